@@ -1,0 +1,126 @@
+package asynqruns
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/hibiken/asynq"
+
+	"github.com/fencedrun/fencedrun/runs"
+)
+
+// VerdictError is the error that asynq gets when the run decided, not the
+// handler. An ErrorHandler finds it with errors.As. errors.Is finds
+// asynq.SkipRetry in it when the task is to be archived, the sentinel of its
+// reason (runs.ErrSuperseded, …), and nothing that the handler's own error wraps.
+type VerdictError struct {
+	Verdict runs.Verdict
+	// queue is asynq's own word for the verdict, or nil.
+	queue error
+}
+
+// Error gives the note of the verdict.
+func (e *VerdictError) Error() string {
+	switch {
+	case e.Verdict.Err != nil:
+		return e.Verdict.Err.Error()
+	case e.Verdict.Note != "":
+		return "fencedrun: " + e.Verdict.Note
+	}
+	return "fencedrun: " + string(e.Verdict.Action)
+}
+
+// Is reports whether target is asynq's word for the verdict.
+func (e *VerdictError) Is(target error) bool { return e.queue != nil && target == e.queue }
+
+// Unwrap returns the run's error.
+func (e *VerdictError) Unwrap() error { return e.Verdict.Err }
+
+// notAFailure reports whether err sends the task back without spending a retry.
+func notAFailure(err error) (*VerdictError, bool) {
+	var e *VerdictError
+	if !errors.As(err, &e) {
+		return nil, false
+	}
+	return e, e.Verdict.Action == runs.ActionComeBack || e.Verdict.Action == runs.ActionStale
+}
+
+// result says what asynq gets for a verdict. revoke is Config.Revoke.
+func result(v runs.Verdict, revoke bool) error {
+	switch v.Action {
+	case runs.ActionDone:
+		return nil
+	case runs.ActionDrop:
+		if revoke {
+			return &VerdictError{Verdict: v, queue: asynq.RevokeTask}
+		}
+		return nil
+	case runs.ActionComeBack, runs.ActionRetry, runs.ActionStale:
+		return &VerdictError{Verdict: v}
+	case runs.ActionPark, runs.ActionDiscard:
+		return &VerdictError{Verdict: v, queue: asynq.SkipRetry}
+	case runs.ActionReturn:
+		return v.Err
+	}
+	return fmt.Errorf("fencedrun: asynqruns: unknown verdict %q", v.Action)
+}
+
+// permanent reports whether asynq will never deliver the task again if the
+// handler returns err.
+func permanent(ctx context.Context, err error, last bool) bool {
+	switch done := ctx.Err(); {
+	case done == nil:
+		return last || errors.Is(err, asynq.RevokeTask) || errors.Is(err, asynq.SkipRetry)
+	case errors.Is(done, context.DeadlineExceeded):
+		return last // what the handler returns no longer counts
+	}
+	// A shutdown puts the task back, a lost lease or CancelProcessing retries it
+	// or, on the last attempt, archives it. They look alike; "not for good" is
+	// right for the first and harmless for the others.
+	return false
+}
+
+// note leaves a line for people as the result of a dropped task, which asynq
+// shows for tasks with a Retention. safe says that asynq still has the task:
+// it writes the result of one that is gone as readily, and the record that this
+// leaves behind blocks the id for ever.
+func (a *Adapter) note(task *asynq.Task, v runs.Verdict, safe bool) {
+	if v.Action != runs.ActionDrop || v.Note == "" || a.config.Revoke || !safe {
+		return
+	}
+	if w := task.ResultWriter(); w != nil {
+		_, _ = w.Write([]byte(v.Note))
+	}
+}
+
+// Config returns c with its IsFailure and RetryDelayFunc wrapped, so that a task
+// that is sent back because its conversation is busy spends no retry and comes
+// back when the verdict says. c's own funcs, or asynq's defaults, decide for
+// every other error.
+//
+// Without it the middleware waits inside instead, in a worker's slot.
+func (a *Adapter) Config(c asynq.Config) asynq.Config {
+	a.wired.Store(true)
+	isFailure, delay := c.IsFailure, c.RetryDelayFunc
+	if delay == nil {
+		delay = asynq.DefaultRetryDelayFunc
+	}
+	c.IsFailure = func(err error) bool {
+		if _, ok := notAFailure(err); ok {
+			return false
+		}
+		if isFailure == nil {
+			return err != nil
+		}
+		return isFailure(err)
+	}
+	c.RetryDelayFunc = func(n int, err error, task *asynq.Task) time.Duration {
+		if e, ok := notAFailure(err); ok {
+			return max(e.Verdict.After, 0)
+		}
+		return delay(n, err, task)
+	}
+	return c
+}

@@ -1,0 +1,290 @@
+package fence
+
+import (
+	"slices"
+
+	"github.com/fencedrun/fencedrun/internal/sabotage"
+)
+
+// ClaimRequest asks whether an effect may be called now (rule S5).
+type ClaimRequest struct {
+	Identity
+	// Delivery asks; nil is a write without a job (keeper.Once): S5.2 and the landed part of
+	// S5.3 do not apply then.
+	Delivery *Delivery
+
+	Effect  string // id: what namespace, conversation, intent and key hash to
+	Intent  string
+	Key     string // canonical JSON
+	KeyID   string // the key when it is a single string, else ""
+	Params  string // canonical JSON, "" not given
+	Summary string
+	Answers []string
+	By      string // the worker
+
+	// What is true of every effect of the intent.
+	Answering  bool
+	Distinct   bool
+	Repeatable bool
+	Forever    bool
+	MaxCalls   int    // 0: the rules' default
+	KeyWindow  Millis // how long the provider honours the idempotency key, margin taken off
+
+	Policy          Policy
+	AfterUnresolved bool
+
+	Claim string // drawn before deciding, so that a lost answer can be recognised (rule S5.7)
+	For   Millis // the claim's deadline counts from now
+}
+
+// ClaimVerdict answers a ClaimRequest. Exactly one of Call, Replay and Refusal is set.
+type ClaimVerdict struct {
+	// Call is granted: the effect is to be called, while Call is pending and in time.
+	Call *Call
+	// Effect is the effect's record as it now is; nil for a refusal without one.
+	Effect *Effect
+	// Replay is the committed call whose result is to be given.
+	Replay  *Call
+	Refusal *Refusal
+	// Delivery is the asking delivery with what it learned; nil without a job.
+	Delivery *Delivery
+}
+
+// Claim decides rule S5: it grants a call, gives a stored result, or refuses and says why.
+func (r Rules) Claim(v View, q ClaimRequest) (ClaimVerdict, Change) {
+	s := r.start(v, q.Identity)
+	c := &claim{step: s, q: q, answers: answersOf(q)}
+	if q.Delivery != nil {
+		d := *q.Delivery
+		c.d = &d
+	}
+	c.effect = s.lookEffect(q.Effect)
+
+	for _, rule := range [...]func(*claim) *ClaimVerdict{
+		(*claim).own,        // S5.1
+		(*claim).right,      // S5.2
+		(*claim).unchanged,  // S5.3
+		(*claim).unanswered, // S5.4
+		(*claim).within,     // S5.6
+	} {
+		if verdict := rule(c); verdict != nil {
+			verdict.Delivery = c.d
+			return *verdict, s.idle()
+		}
+		if !s.needs.Empty() {
+			return ClaimVerdict{}, s.done()
+		}
+	}
+	verdict := c.grant()
+	verdict.Delivery = c.d
+	return verdict, s.done()
+}
+
+// claim is a ClaimRequest being decided.
+type claim struct {
+	*step
+	q       ClaimRequest
+	d       *Delivery // a copy, or nil
+	effect  *Effect   // nil: no record
+	answers []string  // named, or given by the key
+}
+
+// answersOf returns the inbound ids that the effect answers: those named, or for an answering
+// intent that names none and has a single string as key, that string (rule S5.4).
+func answersOf(q ClaimRequest) []string {
+	if len(q.Answers) > 0 || !q.Answering || q.KeyID == "" {
+		return q.Answers
+	}
+	return []string{q.KeyID}
+}
+
+func (c *claim) refuse(ref *Refusal) *ClaimVerdict {
+	c.event(Event{Kind: EventRefused, Run: c.runKey(), Effect: c.q.Effect, Intent: c.q.Intent, Key: c.q.Key, Reason: ref.Reason})
+	return &ClaimVerdict{Refusal: ref, Effect: c.effect}
+}
+
+func (c *claim) runKey() RunKey {
+	if c.d == nil {
+		return RunKey{}
+	}
+	return c.d.Run
+}
+
+// wait remembers a pending claim that refused this delivery (rule S4.6).
+func (c *claim) wait(claims ...string) {
+	if c.d == nil {
+		return
+	}
+	for _, id := range claims {
+		if !slices.Contains(c.d.Waits, id) {
+			c.d.Waits = append(slices.Clip(c.d.Waits), id)
+		}
+	}
+}
+
+// own is rule S5.1: the effect's own state comes before anything else, so that a stale, ended
+// or cancelled run still gets its replay.
+func (c *claim) own() *ClaimVerdict {
+	if c.effect == nil {
+		return nil
+	}
+	call := c.effect.Deciding()
+	if call.State == Failed {
+		return nil
+	}
+	if call.Claim == c.q.Claim && call.State == Pending {
+		// Its own claim, whose answer was lost (rule S5.7).
+		return &ClaimVerdict{Call: call, Effect: c.effect}
+	}
+	if call.Params != "" && c.q.Params != "" && call.Params != c.q.Params && !c.isOff(sabotage.ParamsIgnored) {
+		return c.refuse(&Refusal{Reason: ReasonParamsChanged, Stored: call.Params, Asked: c.q.Params})
+	}
+	switch call.State {
+	case Committed:
+		return c.replay(call)
+	case Pending:
+		if c.isOff(sabotage.PendingRetried) {
+			return nil
+		}
+		c.wait(call.Claim)
+		return c.refuse(&Refusal{
+			Reason: ReasonInFlight, ComeBack: true, At: call.Deadline + 1,
+			Conflicts: []Conflict{callConflict(c.effect, call)},
+		})
+	}
+	if c.mayCallAgain(call) || c.isOff(sabotage.AmbiguousRetried) {
+		return nil
+	}
+	return c.refuse(&Refusal{
+		Reason: ReasonAmbiguous, Unknown: true, At: call.Deadline + c.Quiet,
+		Conflicts: []Conflict{callConflict(c.effect, call)}, Again: c.windowOpen(call),
+	})
+}
+
+func callConflict(e *Effect, call *Call) Conflict {
+	return Conflict{
+		ID: e.ID, Intent: e.Intent, Key: e.Key, Summary: call.Summary, State: call.State, Run: call.Run,
+		Delivery: call.Delivery.Number, Seq: call.Seq, Deadline: call.Deadline, Inbound: call.Answers,
+	}
+}
+
+func (c *claim) windowOpen(call *Call) bool {
+	return call.Again.Repeatable || c.now <= call.Again.Until
+}
+
+// mayCallAgain is rule S8's exception: the provider honours the key, for the same params and
+// the same Answers, inside its window; or the effect is safe to repeat.
+func (c *claim) mayCallAgain(call *Call) bool {
+	if !c.windowOpen(call) {
+		return false
+	}
+	return call.Params == c.q.Params && slices.Equal(call.Answers, c.answers)
+}
+
+// replay gives the stored result, unless the caller names an open message that the stored
+// effect does not answer: that one needs a key of its own (rule S5.1).
+func (c *claim) replay(call *Call) *ClaimVerdict {
+	if len(c.q.Answers) > 0 && len(call.Answers) > 0 && !c.isOff(sabotage.ReplayCoversAll) {
+		var open, answered []string
+		for _, id := range c.q.Answers {
+			if slices.Contains(call.Answers, id) {
+				answered = append(answered, id)
+				continue
+			}
+			in := c.lookInbound(id)
+			if in != nil && in.Registered && !in.Closed() {
+				open = append(open, id)
+			}
+		}
+		if len(open) > 0 {
+			con := callConflict(c.effect, call)
+			con.Inbound = answered
+			ref := &Refusal{Reason: ReasonAlreadyAnswered, Answered: []Conflict{con}, Open: open}
+			c.twice(ref, append([]string{"replay", c.effect.ID}, open...))
+			return c.refuse(ref)
+		}
+	}
+	if c.d != nil && !slices.Contains(c.d.Replayed, call.Seq) {
+		c.d.Replayed = append(slices.Clip(c.d.Replayed), call.Seq)
+	}
+	c.event(Event{Kind: EventReplayed, Run: c.runKey(), Effect: c.effect.ID, Intent: c.q.Intent, Key: c.q.Key, Call: call.Number})
+	return &ClaimVerdict{Replay: call, Effect: c.effect}
+}
+
+// twice notes a refusal; the same one a second time, with no CatchUp between, parks the job
+// (rule S5, catching up).
+func (c *claim) twice(ref *Refusal, parts []string) {
+	if c.d == nil {
+		return
+	}
+	sig := string(ref.Reason) + " " + c.q.Intent
+	for _, p := range parts {
+		sig += " " + p
+	}
+	if c.d.Refused == sig && !c.isOff(sabotage.RefusedForEver) {
+		c.d.Twice = true
+	}
+	ref.Twice = c.d.Twice
+	c.d.Refused = sig
+}
+
+// within is rule S5.6: calls that reached the provider and did not apply are limited.
+func (c *claim) within() *ClaimVerdict {
+	if c.effect == nil {
+		return nil
+	}
+	limit := c.MaxCalls
+	if c.q.MaxCalls > 0 {
+		limit = c.q.MaxCalls
+	}
+	limit += c.effect.Grants
+	if c.d != nil {
+		if run := c.lookRun(c.d.Run); run != nil {
+			limit += run.Grants
+		}
+	}
+	reached := 0
+	for i := range c.effect.Calls {
+		if call := &c.effect.Calls[i]; call.State == Failed && !call.NotStarted {
+			reached++
+		}
+	}
+	if reached < limit || c.isOff(sabotage.CallsUnlimited) {
+		return nil
+	}
+	return c.refuse(&Refusal{Reason: ReasonExhausted, Conflicts: []Conflict{callConflict(c.effect, c.effect.Deciding())}})
+}
+
+// grant is rule S5.7: the claim, durable before the effect is called.
+func (c *claim) grant() ClaimVerdict {
+	q := c.q
+	e := &Effect{ID: q.Effect, Intent: q.Intent, Key: q.Key, Retention: c.Retention}
+	if c.effect != nil {
+		e = c.editEffect(c.effect)
+	} else {
+		c.put(e)
+	}
+	e.Distinct, e.Forever = q.Distinct, q.Forever
+	c.head.Fence++
+	call := Call{
+		Number: len(e.Calls) + 1, Claim: q.Claim, Fence: c.head.Fence, State: Pending, Seq: c.seq(), At: c.now,
+		Deadline: c.now + q.For, By: q.By, Summary: q.Summary, Params: q.Params,
+		Named: len(q.Answers) > 0, Answers: c.answers, Again: Again{Repeatable: q.Repeatable},
+	}
+	if q.KeyWindow > 0 {
+		// The window counts from the first claim of the effect (rule S8).
+		first := c.now
+		if len(e.Calls) > 0 {
+			first = e.Calls[0].At
+		}
+		call.Again.Until = first + q.KeyWindow
+	}
+	if c.d != nil {
+		call.Run, call.Delivery = c.d.Run, c.d.ID
+	}
+	e.Calls = append(e.Calls, call)
+	c.resolveHead(e)
+	c.change.Durable = true
+	c.event(Event{Kind: EventClaimed, Run: call.Run, Delivery: call.Delivery.Number, Effect: e.ID, Intent: e.Intent, Key: e.Key, Call: call.Number})
+	return ClaimVerdict{Call: &e.Calls[len(e.Calls)-1], Effect: e}
+}

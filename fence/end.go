@@ -1,0 +1,158 @@
+package fence
+
+import (
+	"slices"
+
+	"github.com/fencedrun/fencedrun/internal/sabotage"
+)
+
+// EndRequest ends a run (rule S10).
+type EndRequest struct {
+	Identity
+	Delivery *Delivery
+	Reason   EndReason
+}
+
+// EndVerdict answers an EndRequest. When Refusal is nil the run has ended, now or before.
+type EndVerdict struct {
+	Refusal *Refusal
+	// Unanswered are the inbound ids of the job that are open though it ended.
+	Unanswered []string
+}
+
+// End decides rule S10.1 and S10.2.
+func (r Rules) End(v View, q EndRequest) (EndVerdict, Change) {
+	s := r.start(v, q.Identity)
+	d := q.Delivery
+	run, ok := s.mustRun(d.Run)
+	if !ok || s.mustAll(d.Inbound) {
+		return EndVerdict{}, s.done()
+	}
+	if run == nil || run.Delivery != d.ID && !s.isOff(sabotage.OldEndEndsNew) {
+		s.event(Event{Kind: EventStaleEnd, Run: d.Run, Delivery: d.ID.Number})
+		return EndVerdict{Refusal: &Refusal{Reason: ReasonSuperseded, Stale: true}}, s.idle()
+	}
+	switch run.State {
+	case RunCancelled:
+		return EndVerdict{Refusal: &Refusal{Reason: ReasonCancelled}}, s.idle()
+	case RunEnded:
+		if run.End == q.Reason {
+			return EndVerdict{}, s.idle() // the answer to the first End was lost
+		}
+		return EndVerdict{Refusal: &Refusal{Reason: ReasonEnded}}, s.idle()
+	}
+	if q.Reason == EndSuccess {
+		if ref := s.unfinished(d); ref != nil {
+			s.event(Event{Kind: EventRefused, Run: d.Run, Delivery: d.ID.Number, Reason: ref.Reason})
+			return EndVerdict{Refusal: ref}, s.idle()
+		}
+	}
+	var verdict EndVerdict
+	for _, id := range d.Inbound {
+		in, _ := s.mustInbound(id)
+		if in == nil || in.Closed() || s.taker(id) != nil {
+			continue
+		}
+		verdict.Unanswered = append(verdict.Unanswered, id)
+		if !in.Unanswered {
+			s.editInbound(in).Unanswered = true
+			s.event(Event{Kind: EventUnanswered, Run: d.Run, Inbound: id})
+		}
+	}
+	s.unseat(d.Run)
+	s.finish(s.editRun(run), q.Reason)
+	s.change.Durable = true
+	return verdict, s.done()
+}
+
+// unfinished is rule S10.1: a run does not end with success while it owns an unresolved
+// effect, or while one has taken a message of its job. Resolved as failed later, nobody would
+// be left to answer.
+func (s *step) unfinished(d *Delivery) *Refusal {
+	if s.isOff(sabotage.EndUnchecked) {
+		return nil
+	}
+	var pending, ambiguous []Conflict
+	again := false
+	for i := range s.head.Unresolved {
+		u := &s.head.Unresolved[i]
+		if u.Run != d.Run && !slices.Contains(u.Owners, d.Run) && !s.takes(u, d.Inbound) {
+			continue
+		}
+		if u.State == Pending {
+			pending = append(pending, u.conflict())
+		} else {
+			ambiguous = append(ambiguous, u.conflict())
+			again = again || u.Again.Repeatable || s.now <= u.Again.Until
+		}
+	}
+	switch {
+	case len(ambiguous) > 0:
+		return &Refusal{Reason: ReasonUnresolved, Unknown: true, At: s.quietEnd(ambiguous), Conflicts: ambiguous, Again: again}
+	case len(pending) > 0:
+		return &Refusal{Reason: ReasonInFlight, ComeBack: true, At: earliestDeadline(pending) + 1, Conflicts: pending}
+	}
+	if s.isOff(sabotage.TakenForgotten) {
+		return nil
+	}
+	var again2 []string
+	for _, id := range d.Taken {
+		in, _ := s.mustInbound(id)
+		if in != nil && in.Registered && !in.Closed() && s.taker(id) == nil {
+			again2 = append(again2, id)
+		}
+	}
+	if len(again2) > 0 {
+		return &Refusal{Reason: ReasonTakenAgain, ComeBack: true, Open: again2}
+	}
+	return nil
+}
+
+func (s *step) takes(u *Unresolved, inbound []string) bool {
+	return slices.ContainsFunc(inbound, func(id string) bool {
+		if !slices.Contains(u.Answers, id) {
+			return false
+		}
+		in, _ := s.mustInbound(id)
+		return in == nil || !in.Closed()
+	})
+}
+
+// finish marks an editable run as ended.
+func (s *step) finish(run *Run, reason EndReason) {
+	run.State, run.End, run.TouchedAt = RunEnded, reason, s.now
+	run.Waits, run.Parked, run.Refused = nil, "", ""
+	s.superseder(run)
+	s.event(Event{Kind: EventEnded, Run: run.Key, Delivery: run.Delivery.Number, Text: string(reason)})
+}
+
+// ReleaseRequest gives a delivery's lease up without ending its run (rule S10.2): every
+// return of a handler does.
+type ReleaseRequest struct {
+	Identity
+	Delivery *Delivery
+	Parked   Reason // the queue's job is stopped for this reason; "" it is not
+}
+
+// Release remembers, for the run's next delivery, what refused this one.
+func (r Rules) Release(v View, q ReleaseRequest) (released bool, c Change) {
+	s := r.start(v, q.Identity)
+	d := q.Delivery
+	run, ok := s.mustRun(d.Run)
+	if !ok {
+		return false, s.done()
+	}
+	if run == nil || run.Delivery != d.ID || run.State != RunActive {
+		return false, s.idle()
+	}
+	s.unseat(d.Run)
+	run = s.editRun(run)
+	run.TouchedAt = s.now
+	run.Waits, run.Refused, run.Parked = d.Waits, d.Refused, q.Parked
+	kind := EventReleased
+	if q.Parked != "" {
+		kind = EventParked
+	}
+	s.event(Event{Kind: kind, Run: d.Run, Delivery: d.ID.Number, Reason: q.Parked})
+	return true, s.done()
+}

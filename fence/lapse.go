@@ -1,0 +1,109 @@
+package fence
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/fencedrun/fencedrun/internal/sabotage"
+)
+
+// Rule S5.0: pending claims past their deadline become ambiguous, each with a new seq. Every
+// transition starts with it.
+var (
+	expiredBecomesFailed = sabotage.ExpiredBecomesFailed
+	neverLapses          = sabotage.NeverLapses
+)
+
+func (s *step) lapse() {
+	if s.isOff(neverLapses) {
+		return
+	}
+	due := false
+	for i := range s.head.Unresolved {
+		u := &s.head.Unresolved[i]
+		due = due || u.State == Pending && s.now > u.Deadline
+	}
+	if !due {
+		return
+	}
+	// Oldest deadline first, so that whoever notices gives out the same numbers.
+	slices.SortStableFunc(s.head.Unresolved, func(a, b Unresolved) int {
+		return cmp.Compare(a.Deadline, b.Deadline)
+	})
+	for i := range s.head.Unresolved {
+		u := &s.head.Unresolved[i]
+		if u.State == Pending && s.now > u.Deadline {
+			u.State = Ambiguous
+			u.Seq = s.seq()
+			s.event(Event{Kind: EventLapsed, Run: u.Run, Delivery: u.Delivery.Number, Effect: u.Effect, Intent: u.Intent, Key: u.Key})
+		}
+	}
+	if s.isOff(expiredBecomesFailed) {
+		s.failLapsed()
+	}
+}
+
+// lapsed returns e as the head knows it: its own row is written again only when something
+// else happens to the effect.
+func (s *step) lapsed(e *Effect) *Effect {
+	i := s.unresolved(e.ID)
+	for c := range e.Calls {
+		call := &e.Calls[c]
+		if call.State != Pending || s.now <= call.Deadline || s.isOff(neverLapses) {
+			continue
+		}
+		copied := *e
+		copied.Calls = slices.Clone(e.Calls)
+		for d := range copied.Calls {
+			if k := &copied.Calls[d]; k.State == Pending && s.now > k.Deadline {
+				k.State = Ambiguous
+				if s.isOff(expiredBecomesFailed) {
+					k.State = Failed
+				}
+				if i >= 0 {
+					k.Seq = s.head.Unresolved[i].Seq
+				}
+			}
+		}
+		return &copied
+	}
+	return e
+}
+
+func (s *step) failLapsed() {
+	s.head.Unresolved = slices.DeleteFunc(s.head.Unresolved, func(u Unresolved) bool {
+		return u.State == Ambiguous && s.now > u.Deadline
+	})
+}
+
+// unresolved returns the index of effect id among the head's unresolved, or -1.
+func (s *step) unresolved(id string) int {
+	return slices.IndexFunc(s.head.Unresolved, func(u Unresolved) bool { return u.Effect == id })
+}
+
+// Lapsed returns the view with what is past its deadline shown as ambiguous, for readers that
+// decide nothing.
+func (r Rules) Lapsed(v View) View {
+	if v.Head == nil {
+		return v
+	}
+	s := r.start(v, Identity{})
+	shown := v
+	shown.Head = s.head
+	shown.Rows = make(map[string]Record, len(v.Rows))
+	for key, rec := range v.Rows {
+		if e, ok := rec.(*Effect); ok && e != nil {
+			rec = s.lapsed(e)
+		}
+		shown.Rows[key] = rec
+	}
+	return shown
+}
+
+// LapsedEffect is Lapsed for one effect. The head may be missing from v.
+func (r Rules) LapsedEffect(v View, e *Effect) *Effect {
+	if v.Head == nil {
+		v.Head = &Head{}
+	}
+	return r.start(v, Identity{}).lapsed(e)
+}

@@ -1,0 +1,91 @@
+package fence
+
+import "github.com/fencedrun/fencedrun/internal/sabotage"
+
+// ResolveRequest is a person's, or a probe's, verdict on an unknown outcome (rule S8).
+type ResolveRequest struct {
+	Identity
+	Effect    string
+	Happened  bool
+	By, Note  string
+	Reference string
+	Result    []byte
+	HasResult bool
+	Force     bool // also while the claim's deadline has not passed
+	Probe     bool // a probe's verdict: grants no further call
+}
+
+// ResolveVerdict says what was decided. Refused is "" when the verdict was taken.
+type ResolveVerdict struct {
+	Before, After *Effect
+	Refused       string // for people: why not
+	Early         bool   // refused because the claim's deadline has not passed
+	Deadline      Millis
+}
+
+// Resolve decides rule S8: an unknown outcome becomes known. Committed never becomes failed.
+func (r Rules) Resolve(v View, q ResolveRequest) (ResolveVerdict, Change) {
+	s := r.start(v, q.Identity)
+	e, ok := s.mustEffect(q.Effect)
+	if !ok {
+		return ResolveVerdict{}, s.done()
+	}
+	verdict := ResolveVerdict{Before: e, After: e}
+	if e == nil {
+		verdict.Refused = "no such effect"
+		return verdict, s.idle()
+	}
+	call := e.Deciding()
+	switch {
+	case call.State == Committed && q.Happened:
+		return verdict, s.idle()
+	case call.State == Committed && !s.isOff(sabotage.CommittedNotFinal):
+		verdict.Refused = "it is committed: committed never becomes failed"
+		return verdict, s.idle()
+	case call.State == Failed && !q.Happened:
+		return verdict, s.idle()
+	case call.State == Failed && !q.Force:
+		verdict.Refused = "every call is known not to have applied; force it if you know better"
+		return verdict, s.idle()
+	case call.State == Pending && !q.Force && !s.isOff(sabotage.ResolveWhilePending):
+		verdict.Refused = "the claim's deadline has not passed: the call may still be under way"
+		verdict.Early, verdict.Deadline = true, call.Deadline
+		return verdict, s.idle()
+	}
+	before := call.State
+	claim := call.Claim
+	e = s.editEffect(e)
+	if q.Happened {
+		call = e.call(claim)
+		s.resolveCall(call, Committed, q)
+		call.NoValue = !q.HasResult
+		call.Result = q.Result
+		s.settled(e, call)
+	} else {
+		// Every open call gets the verdict; one whose claimer then reports a success raises
+		// duplicate.
+		for i := range e.Calls {
+			if c := &e.Calls[i]; c.State == Pending || c.State == Ambiguous {
+				s.resolveCall(c, Failed, q)
+				c.Denied = true
+				call = c
+			}
+		}
+		if !q.Probe {
+			e.Grants++ // rule S5.6
+		}
+		s.settled(e, call)
+	}
+	s.change.Durable = true
+	s.event(Event{Kind: EventResolved, Run: call.Run, Effect: e.ID, Intent: e.Intent, Key: e.Key, Call: call.Number, Text: string(before) + " to " + string(call.State)})
+	verdict.After = e
+	return verdict, s.done()
+}
+
+func (s *step) resolveCall(c *Call, state State, q ResolveRequest) {
+	c.State, c.Settled, c.Seq = state, s.now, s.seq()
+	c.ResolvedBy, c.Note = q.By, q.Note
+	if q.Reference != "" {
+		c.Reference = q.Reference
+	}
+}

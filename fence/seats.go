@@ -1,0 +1,173 @@
+package fence
+
+import (
+	"slices"
+
+	"github.com/fencedrun/fencedrun/internal/sabotage"
+)
+
+// Who is alive: rules S4.6, S4.7 and S9.3.
+
+// leaseLeft returns how long the seat's lease still runs; 0 or less means that it lapsed.
+func (s *step) leaseLeft(seat *Seat) Millis {
+	until, ok := s.view.Leases[LeaseID{RunRow(seat.Run), seat.Delivery.Nonce}]
+	if !ok {
+		return 0
+	}
+	return until - s.now
+}
+
+// seat puts a delivery in its run's place and drops the seats whose lease has lapsed: they
+// supersede nobody and hold nothing, and whoever still sits there can take a lease again.
+func (s *step) seat(seat Seat) {
+	kept := s.head.Seats[:0]
+	for _, old := range s.head.Seats {
+		if old.Run != seat.Run && s.leaseLeft(&old) > 0 {
+			kept = append(kept, old)
+			continue
+		}
+		if old.Delivery.Nonce != seat.Delivery.Nonce {
+			s.change.Lease = append(s.change.Lease, LeaseChange{ID: LeaseID{RunRow(old.Run), old.Delivery.Nonce}})
+		}
+	}
+	s.head.Seats = append(kept, seat)
+	s.change.Lease = append(s.change.Lease, LeaseChange{ID: LeaseID{RunRow(seat.Run), seat.Delivery.Nonce}, For: s.Lease})
+}
+
+// unseat takes a run's delivery from its place and gives its lease up.
+func (s *step) unseat(run RunKey) {
+	s.head.Seats = slices.DeleteFunc(s.head.Seats, func(seat Seat) bool {
+		if seat.Run != run {
+			return false
+		}
+		s.change.Lease = append(s.change.Lease, LeaseChange{ID: LeaseID{RunRow(run), seat.Delivery.Nonce}})
+		return true
+	})
+}
+
+// busy is rule S4.7: in mode exclusive one live lease at a time.
+func (s *step) busy(me RunKey) *Refusal {
+	if s.isOff(sabotage.ExclusiveNotExclusive) {
+		return nil
+	}
+	var left Millis
+	var holder *Seat
+	for i := range s.head.Seats {
+		seat := &s.head.Seats[i]
+		if l := s.leaseLeft(seat); seat.Run != me && l > left {
+			left, holder = l, seat
+		}
+	}
+	if holder == nil {
+		return nil
+	}
+	return &Refusal{Reason: ReasonBusy, ComeBack: true, At: s.now + left + 1, Conflicts: []Conflict{{Run: holder.Run, Delivery: holder.Delivery.Number}}}
+}
+
+// superseded is rule S4.6, the relation that Begin, every claim and every beat use: is there
+// a newer run on the conversation that takes over from this one?
+func (s *step) superseded(me RunKey, order Order, inbound []string) *Refusal {
+	if s.isOff(sabotage.NoSupersede) {
+		return nil
+	}
+	var left Millis
+	for i := range s.head.Seats {
+		seat := &s.head.Seats[i]
+		if seat.Run != me && seat.Order.Newer(order) {
+			left = max(left, s.leaseLeft(seat))
+			if s.isOff(sabotage.LapsedLeaseSupersedes) {
+				left = max(left, 1)
+			}
+		}
+	}
+	if left > 0 {
+		return &Refusal{Reason: ReasonSuperseded, ComeBack: true, At: s.now + left + 1}
+	}
+	if !slices.ContainsFunc(s.head.Wrote, func(w Order) bool { return w.Newer(order) }) {
+		return nil
+	}
+	// A newer run ended and wrote. It took care of this job unless messages that the job
+	// brings are still open.
+	open, pending, ambiguous := s.inboundState(inbound)
+	switch {
+	case s.isOff(sabotage.SupersededIsFinal):
+	case len(open) > 0:
+		return nil
+	case len(pending) > 0:
+		return &Refusal{Reason: ReasonSuperseded, ComeBack: true, At: earliestDeadline(pending) + 1, Conflicts: pending}
+	case len(ambiguous) > 0:
+		return &Refusal{Reason: ReasonUnresolved, Unknown: true, Conflicts: ambiguous, At: s.quietEnd(ambiguous), Again: false}
+	}
+	return &Refusal{Reason: ReasonSuperseded}
+}
+
+func earliestDeadline(conflicts []Conflict) Millis {
+	at := conflicts[0].Deadline
+	for _, c := range conflicts[1:] {
+		at = min(at, c.Deadline)
+	}
+	return at
+}
+
+func latestDeadline(conflicts []Conflict) Millis {
+	var at Millis
+	for _, c := range conflicts {
+		at = max(at, c.Deadline)
+	}
+	return at
+}
+
+// quietEnd is when late evidence about these effects is no longer waited for (rules S1 Parked,
+// S8): one quiet period after the latest claim's deadline.
+func (s *step) quietEnd(conflicts []Conflict) Millis {
+	return latestDeadline(conflicts) + s.Quiet
+}
+
+// inboundState sorts the open ones among the given messages: free, taken by a pending
+// effect, taken by an ambiguous one (rules S4.6, S4.9). Closed and unknown ones are in none.
+func (s *step) inboundState(ids []string) (free []string, pending, ambiguous []Conflict) {
+	for _, id := range ids {
+		in, ok := s.mustInbound(id)
+		if !ok || in == nil || !in.Registered || in.Closed() {
+			continue
+		}
+		taker := s.taker(id)
+		switch {
+		case taker == nil:
+			free = append(free, id)
+		case taker.State == Pending:
+			pending = append(pending, withInbound(taker.conflict(), id))
+		default:
+			ambiguous = append(ambiguous, withInbound(taker.conflict(), id))
+		}
+	}
+	return free, pending, ambiguous
+}
+
+func withInbound(c Conflict, id string) Conflict {
+	c.Inbound = []string{id}
+	return c
+}
+
+// taker returns the unresolved effect that answers message id, a pending one before an
+// ambiguous one, or nil.
+func (s *step) taker(id string) *Unresolved {
+	var found *Unresolved
+	for i := range s.head.Unresolved {
+		u := &s.head.Unresolved[i]
+		if slices.Contains(u.Answers, id) && (found == nil || u.State == Pending) {
+			found = u
+		}
+	}
+	return found
+}
+
+func (s *step) takenOf(ids []string) []string {
+	var taken []string
+	for _, id := range ids {
+		if s.taker(id) != nil {
+			taken = append(taken, id)
+		}
+	}
+	return taken
+}

@@ -1,0 +1,216 @@
+package fence
+
+import (
+	"slices"
+
+	"github.com/fencedrun/fencedrun/internal/sabotage"
+)
+
+// Rules decides. Its fields are the settings that are the same for every decision of a
+// process; the zero value of a field is not a default: see runs.Config for those.
+type Rules struct {
+	Lease     Millis // how long a delivery's lease runs (rule S9)
+	Quiet     Millis // the quiet period after a claim's deadline (rule S8)
+	Retention Millis // how long finished records are kept (rule S10.4)
+	MaxCalls  int    // calls known not to have applied before exhausted (rule S5.6)
+
+	off sabotage.Set
+}
+
+// Without returns the rules with some of them switched off. Outside this module nobody can
+// make a sabotage.Set that is not empty.
+func (r Rules) Without(off sabotage.Set) Rules {
+	r.off = off
+	return r
+}
+
+func (r Rules) isOff(n sabotage.Name) bool { return r.off.Has(n) }
+
+// step is one decision in the making: it reads through the view, works on copies, and
+// remembers what it assumed and what it lacks.
+type step struct {
+	Rules
+	view  View
+	now   Millis
+	head  *Head
+	rows  map[string]Record // changed, or known to be changed to nothing
+	order []string          // keys of rows in the order of their first change
+
+	needs  Needs
+	absent []string
+	change Change
+}
+
+// start copies the head, creates it when the conversation is unknown, and lets what is past
+// its deadline lapse (rule S5.0).
+func (r Rules) start(v View, id Identity) *step {
+	s := &step{Rules: r, view: v, now: v.Now}
+	if v.Head == nil {
+		s.head = &Head{
+			Namespace: id.Namespace, Conversation: id.Conversation, Epoch: id.Nonce,
+			Seq: int64(v.Now), Fence: int64(v.Now),
+		}
+	} else {
+		h := *v.Head
+		h.Seats = slices.Clone(h.Seats)
+		h.Unresolved = slices.Clone(h.Unresolved)
+		h.Landed = slices.Clone(h.Landed)
+		h.Wrote = slices.Clone(h.Wrote)
+		s.head = &h
+	}
+	s.lapse()
+	return s
+}
+
+// Identity is the conversation a request speaks of, and a fresh random nonce for its epoch
+// in case the record must be created.
+type Identity struct {
+	Namespace    string
+	Conversation string
+	Nonce        string
+}
+
+// seq draws the next number of the conversation's logical counter (rule S3.1).
+func (s *step) seq() int64 {
+	s.head.Seq++
+	return s.head.Seq
+}
+
+// look returns the record under key as this step sees it. An unknown key is taken to be
+// absent; the change will insist on it.
+func (s *step) look(key string) Record {
+	if rec, ok := s.rows[key]; ok {
+		return rec
+	}
+	rec, known := s.view.Rows[key]
+	if !known && s.view.Head != nil && !slices.Contains(s.absent, key) {
+		s.absent = append(s.absent, key)
+	}
+	return rec
+}
+
+// must is look for a record that a decision cannot go without: an unknown key is asked for.
+func (s *step) must(key string) (Record, bool) {
+	if rec, ok := s.rows[key]; ok {
+		return rec, true
+	}
+	rec, known := s.view.Rows[key]
+	if known || s.view.Head == nil {
+		return rec, true
+	}
+	if !slices.Contains(s.needs.Keys, key) {
+		s.needs.Keys = append(s.needs.Keys, key)
+	}
+	return nil, false
+}
+
+func (s *step) put(rec Record) {
+	key := rec.RowKey()
+	if s.rows == nil {
+		s.rows = make(map[string]Record, 4)
+	}
+	if _, ok := s.rows[key]; !ok {
+		s.order = append(s.order, key)
+	}
+	s.rows[key] = rec
+}
+
+func (s *step) lookRun(k RunKey) *Run {
+	run, _ := s.look(RunRow(k)).(*Run)
+	return run
+}
+
+func (s *step) mustRun(k RunKey) (*Run, bool) {
+	rec, ok := s.must(RunRow(k))
+	run, _ := rec.(*Run)
+	return run, ok
+}
+
+func (s *step) lookEffect(id string) *Effect {
+	e, _ := s.look(EffectRow(id)).(*Effect)
+	if e == nil {
+		return nil
+	}
+	return s.lapsed(e)
+}
+
+func (s *step) mustEffect(id string) (*Effect, bool) {
+	rec, ok := s.must(EffectRow(id))
+	e, _ := rec.(*Effect)
+	if e == nil {
+		return nil, ok
+	}
+	return s.lapsed(e), ok
+}
+
+func (s *step) lookInbound(id string) *Inbound {
+	in, _ := s.look(InboundRow(id)).(*Inbound)
+	return in
+}
+
+func (s *step) mustInbound(id string) (*Inbound, bool) {
+	rec, ok := s.must(InboundRow(id))
+	in, _ := rec.(*Inbound)
+	return in, ok
+}
+
+// editRun, editEffect and editInbound give a copy that the change will write.
+func (s *step) editRun(r *Run) *Run {
+	c := *r
+	s.put(&c)
+	return &c
+}
+
+func (s *step) editEffect(e *Effect) *Effect {
+	c := *e
+	c.Calls = slices.Clone(e.Calls)
+	s.put(&c)
+	return &c
+}
+
+func (s *step) editInbound(in *Inbound) *Inbound {
+	c := *in
+	c.Answered = slices.Clone(in.Answered)
+	s.put(&c)
+	return &c
+}
+
+func (s *step) event(e Event) { s.change.Events = append(s.change.Events, e) }
+
+// done returns the change that writes what was edited; none of it when something is lacking.
+func (s *step) done() Change {
+	if !s.needs.Empty() {
+		return Change{Needs: s.needs}
+	}
+	c := s.change
+	c.Absent = s.absent
+	c.Head = s.head
+	c.Rows = make([]Record, 0, len(s.order))
+	for _, key := range s.order {
+		if rec := s.rows[key]; rec != nil {
+			c.Rows = append(c.Rows, rec)
+		} else {
+			c.Delete = append(c.Delete, key)
+		}
+	}
+	return c
+}
+
+// idle returns a change that writes nothing unless claims lapsed on the way: those are kept
+// so that nobody has to find them again.
+func (s *step) idle() Change {
+	if s.changed() {
+		return s.done()
+	}
+	if !s.needs.Empty() {
+		return Change{Needs: s.needs}
+	}
+	return Change{Absent: s.absent, Events: s.change.Events}
+}
+
+func (s *step) changed() bool {
+	if len(s.order) > 0 || len(s.change.Lease) > 0 || s.change.Home != nil {
+		return true
+	}
+	return s.view.Head != nil && s.head.Seq != s.view.Head.Seq
+}

@@ -1,0 +1,156 @@
+package runs
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/fencedrun/fencedrun/fence"
+	"github.com/fencedrun/fencedrun/ledger/key"
+)
+
+// Effect is a side effect without a value, for [Run.Once]. Effects with a value, a classifier
+// or other traits are declared as an [Intent].
+type Effect struct {
+	// Intent is the verb: "reply", "refund", "tag". At most 128 bytes. Only "reply" answers
+	// messages here; other answering intents are declared as an Intent.
+	Intent string
+	// Key is the business object: ID(message), Key("order", order, "line", 2).
+	Key EffectKey
+
+	// The rest is as in With.
+	Params          any
+	Summary         string
+	Answers         []string
+	Policy          Policy
+	AfterUnresolved bool
+	Wait            time.Duration
+	Timeout         time.Duration
+	ClaimDeadline   time.Duration
+}
+
+// With holds what is true of one call of [Intent.Once].
+type With struct {
+	// Params are what would make the same effect a different deal: amount, address. Any JSON
+	// value without free text. They are compared, not part of the key (rule S5.1).
+	Params any
+	// Summary is for people, such as the text of a reply. It decides nothing and is never
+	// logged.
+	Summary string
+	// Answers are the ids of the inbound messages that the effect answers; only for an
+	// answering intent (rule S5.4).
+	Answers []string
+	// Policy says which changes of the conversation refuse the effect. Defaults to
+	// AnyChange.
+	Policy Policy
+	// AfterUnresolved lets the effect pass although another of the same intent is
+	// unresolved (rule S5.3). Say it only when the two cannot be the same deal.
+	AfterUnresolved bool
+	// Wait is how long to wait for the result when the effect is in flight elsewhere.
+	// Defaults to 0: not at all.
+	Wait time.Duration
+	// Timeout and ClaimDeadline override the intent's and the keeper's.
+	Timeout       time.Duration
+	ClaimDeadline time.Duration
+}
+
+func (e Effect) with() With {
+	return With{
+		Params: e.Params, Summary: e.Summary, Answers: e.Answers, Policy: e.Policy, AfterUnresolved: e.AfterUnresolved,
+		Wait: e.Wait, Timeout: e.Timeout, ClaimDeadline: e.ClaimDeadline,
+	}
+}
+
+// traits is what is true of every effect of an intent, without its type.
+type traits struct {
+	name          string
+	answering     bool
+	distinct      bool
+	repeatable    bool
+	forever       bool
+	honoursKey    time.Duration
+	maxCalls      int
+	timeout       time.Duration
+	claimDeadline time.Duration
+	classify      func(error) bool
+}
+
+// traitsOf returns the traits of an intent that was not declared.
+func traitsOf(intent string) traits {
+	return traits{name: intent, answering: intent == "reply"}
+}
+
+// order is a checked request for one effect.
+type order struct {
+	ref     EffectRef
+	traits  traits
+	request fence.ClaimRequest
+	wait    time.Duration
+	timeout time.Duration // of the effect
+	claim   time.Duration // the claim's deadline
+}
+
+// keyMargin is taken off a provider's key window: clocks differ, and calls take time.
+const keyMargin = 10 // percent
+
+// prepare checks an effect and builds its request. Nothing is written for bad input.
+func (k *Keeper) prepare(conversation string, t traits, effectKey EffectKey, w With) (*order, error) {
+	if err := key.ValidateName("Intent", t.name, key.MaxIntent); err != nil {
+		return nil, err
+	}
+	if err := effectKey.Err(); err != nil {
+		return nil, fmt.Errorf("fencedrun: Key: %w", err)
+	}
+	if len(w.Answers) > 0 && !t.answering {
+		return nil, fmt.Errorf("fencedrun: Answers: intent %q does not answer messages; declare it with Intent.Answering", t.name)
+	}
+	if err := checkIDs("Answers", w.Answers); err != nil {
+		return nil, err
+	}
+	switch w.Policy {
+	case "", AnyChange, SameIntent, NoChange:
+	default:
+		return nil, fmt.Errorf("fencedrun: Policy is %q, not AnyChange, SameIntent or NoChange", w.Policy)
+	}
+	if w.Wait < 0 || w.Timeout < 0 || w.ClaimDeadline < 0 {
+		return nil, fmt.Errorf("fencedrun: Wait, Timeout and ClaimDeadline must not be negative")
+	}
+	params := ""
+	if w.Params != nil {
+		canonical, err := key.CanonicalValue(w.Params)
+		if err != nil {
+			return nil, fmt.Errorf("fencedrun: Params: %w", err)
+		}
+		params = string(canonical)
+	}
+	o := &order{traits: t, wait: w.Wait}
+	o.timeout = first(w.Timeout, t.timeout, k.config.EffectTimeout)
+	o.claim = first(w.ClaimDeadline, t.claimDeadline)
+	if o.claim == 0 {
+		o.claim = max(k.config.ClaimDeadline, 2*o.timeout)
+		if t.timeout != 0 || w.Timeout != 0 {
+			o.claim = 2 * o.timeout
+		}
+	}
+	if o.claim < o.timeout {
+		return nil, fmt.Errorf("fencedrun: ClaimDeadline (%v) must be at least Timeout (%v)", o.claim, o.timeout)
+	}
+	id := key.EffectID(k.config.Namespace, conversation, t.name, effectKey)
+	o.ref = EffectRef{ID: id, Intent: t.name, Key: effectKey.Canonical()}
+	single, _ := effectKey.SingleID()
+	o.request = fence.ClaimRequest{
+		Effect: id, Intent: t.name, Key: effectKey.Canonical(), KeyID: single, Params: params, Summary: w.Summary,
+		Answers: w.Answers, By: k.config.Worker, Answering: t.answering, Distinct: t.distinct, Repeatable: t.repeatable,
+		Forever: t.forever, MaxCalls: t.maxCalls, Policy: w.Policy, AfterUnresolved: w.AfterUnresolved,
+		KeyWindow: fence.MillisOf(t.honoursKey - t.honoursKey*keyMargin/100), For: fence.MillisOf(o.claim),
+	}
+	return o, nil
+}
+
+func first(durations ...time.Duration) time.Duration {
+	for _, d := range durations {
+		if d > 0 {
+			return d
+		}
+	}
+	return 0
+}

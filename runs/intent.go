@@ -1,0 +1,129 @@
+package runs
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/fencedrun/fencedrun/fence"
+)
+
+// Intent declares a kind of side effect once, typed, with everything that is true of every
+// such effect. T is the result's type; it is kept as JSON. Intents are values: declare them as
+// package variables.
+type Intent[T any] struct {
+	// Name is the verb: "refund". At most 128 bytes.
+	Name string
+	// Answering says that the effects answer inbound messages, as "reply" does: they may name
+	// Answers, and one that names none and has a single string as key answers that.
+	Answering bool
+	// Distinct says that the keys tell the effects apart completely (refunds by order and
+	// line, tags by name): an unresolved one does not stand in the way of another key (rule
+	// S5.3).
+	Distinct bool
+	// Repeatable says that the effect is safe to repeat, such as setting a status: one
+	// whose outcome is unknown may be called again (rule S8). A wrong word here duplicates.
+	Repeatable bool
+	// HonoursKey says that the provider honours the idempotency key for this long from the
+	// first claim; inside it, less a margin of a tenth, an effect whose outcome is unknown
+	// may be called again with the same key, params and Answers (rule S8). 0: it does not.
+	HonoursKey time.Duration
+	// Forever keeps the effects past the retention.
+	Forever bool
+	// MaxCalls, Timeout and ClaimDeadline override the keeper's.
+	MaxCalls      int
+	Timeout       time.Duration
+	ClaimDeadline time.Duration
+	// Classify reports whether an error of the effect certainly says that it did not happen
+	// (rule S2.1). Errors that implement NotApplied() bool, or were marked with NotApplied,
+	// need no classifier. It gets each part of a joined error by itself.
+	Classify func(err error) bool
+}
+
+func (in Intent[T]) traits() traits {
+	return traits{
+		name: in.Name, answering: in.Answering || in.Name == "reply", distinct: in.Distinct, repeatable: in.Repeatable,
+		forever: in.Forever, honoursKey: in.HonoursKey, maxCalls: in.MaxCalls, timeout: in.Timeout,
+		claimDeadline: in.ClaimDeadline, classify: in.Classify,
+	}
+}
+
+// Once calls fn at most once for this effect on the run's conversation, over all jobs,
+// deliveries, workers and restarts, and returns its result, now or stored. fn gets a ctx of
+// its own: detached from the handler's cancellation, with the effect's timeout (rule S6.2).
+//
+// A *RefusedError says that fn was not called, and why. An *OutcomeError says that it was
+// called and failed, or that nobody knows. The value is also returned beside an
+// OutcomeNotRecorded. ErrValueNotKept says that it was done earlier and its value is not
+// there. At most one With may be given.
+func (in Intent[T]) Once(ctx context.Context, k EffectKey, fn func(ctx context.Context, call *Call) (T, error), with ...With) (T, error) {
+	var none T
+	r := FromContext(ctx)
+	if r == nil {
+		return none, noRun(EffectRef{Intent: in.Name})
+	}
+	return in.once(ctx, r.k, r, r.job.Conversation, k, fn, with)
+}
+
+// OnceOn is Once without a job, for cron scripts and HTTP handlers: every run sees it as
+// somebody else's write (rule S5, without a job).
+func (in Intent[T]) OnceOn(ctx context.Context, keeper *Keeper, conversation string, k EffectKey, fn func(ctx context.Context, call *Call) (T, error), with ...With) (T, error) {
+	return in.once(ctx, keeper, nil, conversation, k, fn, with)
+}
+
+func (in Intent[T]) once(ctx context.Context, keeper *Keeper, r *Run, conversation string, k EffectKey, fn func(ctx context.Context, call *Call) (T, error), with []With) (T, error) {
+	var value T
+	var w With
+	switch len(with) {
+	case 0:
+	case 1:
+		w = with[0]
+	default:
+		return value, fmt.Errorf("fencedrun: %s: more than one With", in.Name)
+	}
+	o, err := keeper.prepare(conversation, in.traits(), k, w)
+	if err != nil {
+		return value, err
+	}
+	done, err := keeper.once(ctx, r, conversation, o, func(ctx context.Context, call *Call) (kept, error) {
+		var err error
+		value, err = fn(ctx, call)
+		if err != nil {
+			return kept{}, err
+		}
+		return keep(value, keeper.config.MaxResult), nil
+	})
+	if err != nil || done == nil {
+		return value, err
+	}
+	return in.stored(done, o.ref)
+}
+
+// stored decodes the result of a call that was committed before.
+func (in Intent[T]) stored(call *fence.Call, ref EffectRef) (T, error) {
+	var value T
+	if call.NoValue || len(call.Result) == 0 {
+		return value, localRefusal(fence.ReasonValueNotKept, ref)
+	}
+	if err := json.Unmarshal(call.Result, &value); err != nil {
+		return value, fmt.Errorf("fencedrun: %s: decode the stored result: %w", in.Name, err)
+	}
+	return value, nil
+}
+
+// kept is a result as the ledger is to keep it.
+type kept struct {
+	result  []byte
+	noValue bool // it happened, but its value cannot be kept (rule S7.5)
+}
+
+// keep encodes a result. One that is too large or cannot be encoded is not kept; the effect
+// never runs again for that.
+func keep(value any, limit int) kept {
+	result, err := json.Marshal(value)
+	if err != nil || len(result) > limit {
+		return kept{noValue: true}
+	}
+	return kept{result: result}
+}
