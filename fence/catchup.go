@@ -41,7 +41,7 @@ func (r Rules) CatchUp(v View, q CatchUpRequest) (CatchUpVerdict, Change) {
 	if v.Head != nil && !v.Opened {
 		s.needs.Open = true
 	}
-	happened := s.landedAfter(q.Delivery.Seen)
+	happened := s.landedAfter(q.Delivery.seenOfOwn())
 	taken := s.takenEffects()
 	if !ok || !s.needs.Empty() {
 		return CatchUpVerdict{}, s.done()
@@ -52,14 +52,20 @@ func (r Rules) CatchUp(v View, q CatchUpRequest) (CatchUpVerdict, Change) {
 		verdict.Refusal = s.rights(run, &d)
 		return verdict, s.idle()
 	}
+	news := func(run RunKey, by DeliveryID, seq int64) bool {
+		if run == d.Run {
+			return by != d.ID && seq > d.seenOfOwn()
+		}
+		return seq > d.Seen
+	}
 	for _, l := range happened {
-		if l.Run != d.Run || l.Delivery != d.ID {
+		if news(l.Run, l.Delivery, l.Seq) {
 			verdict.Happened = append(verdict.Happened, l.conflict())
 		}
 	}
 	for i := range s.head.Unresolved {
 		u := &s.head.Unresolved[i]
-		if u.State == Ambiguous && u.Seq > d.Seen && (u.Run != d.Run || u.Delivery != d.ID) {
+		if u.State == Ambiguous && news(u.Run, u.Delivery, u.Seq) {
 			verdict.Happened = append(verdict.Happened, u.conflict())
 		}
 	}
@@ -73,6 +79,15 @@ func (r Rules) CatchUp(v View, q CatchUpRequest) (CatchUpVerdict, Change) {
 	d.Replayed, d.Refused, d.Twice = nil, "", false
 	s.event(Event{Kind: EventCaughtUp, Run: d.Run, Delivery: d.ID.Number})
 	return verdict, s.idle()
+}
+
+// seenOfOwn is the seq up to which d knows what earlier deliveries of its run wrote. Begin's
+// catching up does not cover those (rule S5.3), so the first look must show them.
+func (d *Delivery) seenOfOwn() int64 {
+	if d.ID.Number > 1 && d.CaughtUp < d.Seen {
+		return min(d.Seen, max(d.CaughtUp, d.FirstSeq-1))
+	}
+	return d.Seen
 }
 
 // takenEffects lists the unresolved effects that hold a message or may be called again. The

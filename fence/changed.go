@@ -169,9 +169,5 @@ func (c *claim) limit(run RunKey, intent string, named bool) int64 {
 // tail returns the landings that may be news: those the head remembers, or rows looked up by
 // their seq when this delivery has not caught up for longer than that.
 func (c *claim) tail() []Landed {
-	from := c.d.Seen
-	if c.d.ID.Number > 1 && c.d.CaughtUp < c.d.Seen {
-		from = min(from, max(c.d.CaughtUp, c.d.FirstSeq-1))
-	}
-	return c.landedAfter(from)
+	return c.landedAfter(c.d.seenOfOwn())
 }

@@ -26,9 +26,11 @@ func (s *step) rights(run *Run, d *Delivery) *Refusal {
 	case run == nil:
 		return &Refusal{Reason: ReasonNoRun}
 	case run.State == RunCancelled:
-		return &Refusal{Reason: ReasonCancelled}
+		return &Refusal{Reason: ReasonCancelled, Stale: stale(s, run, d)}
 	case run.State == RunEnded:
-		return &Refusal{Reason: ReasonEnded}
+		// An older delivery learns here that a later one ended the run: the queue's record of
+		// the job is not its to close.
+		return &Refusal{Reason: ReasonEnded, Stale: stale(s, run, d)}
 	}
 	if stale(s, run, d) {
 		return &Refusal{Reason: ReasonSuperseded, Stale: true}

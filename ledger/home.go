@@ -1,7 +1,6 @@
 package ledger
 
 import (
-	"encoding/json"
 	"fmt"
 
 	"github.com/fencedrun/fencedrun/fence"
@@ -11,8 +10,8 @@ import (
 func homeOf(h Home) (fence.Home, error) {
 	home := fence.Home{Known: true, Found: h.Found, Where: h.Conversation}
 	if h.Found && h.Conversation == "" && len(h.Tombstone) > 0 {
-		if err := json.Unmarshal(h.Tombstone, &home.Tombstone); err != nil {
-			return home, fmt.Errorf("ledger: decode tombstone: %w", err)
+		if err := decode(h.Tombstone, &home.Tombstone); err != nil {
+			return home, fmt.Errorf("%w: tombstone: %w", ErrCorrupt, err)
 		}
 	}
 	return home, nil

@@ -31,13 +31,7 @@ type Ledger struct {
 	convs    map[string]*conversation
 	heardNow fence.Millis // the store's clock as last heard …
 	heardAt  time.Time    // … at this time of the process's
-}
-
-// clock estimates the store's clock; false before the store has said anything.
-func (l *Ledger) clock() (fence.Millis, bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return since(l.heardNow, l.heardAt, l.Seam.Now()), l.heardNow > 0
+	purged   *Found       // where the last Purge stopped looking
 }
 
 // New returns a ledger over store.
@@ -58,13 +52,16 @@ type conversation struct {
 	name string // as the user wrote it
 	key  string // in the store, namespace included
 	lock seam.Lock
-	refs int // guarded by Ledger.mu
+
+	// Guarded by Ledger.mu.
+	refs    int
+	renewed map[fence.LeaseID]fence.Millis // leases that Renew extended and view does not know of
 
 	// What follows is guarded by lock.
-	tag  string
-	view fence.View
-	at   time.Time // when view.Now was read, by the process's clock
-	have bool      // view is as of tag
+	have   bool         // view is as of tag
+	tag    string       // of the state in view
+	view   fence.View   // its Now is when the store was last heard about this conversation
+	loaded fence.Millis // when the store was last asked about the leases of others
 }
 
 // ConversationKey names a conversation in the store. The length in front keeps namespaces
@@ -107,8 +104,4 @@ func (l *Ledger) close(c *conversation) {
 	if c.refs == 0 {
 		delete(l.convs, c.name)
 	}
-}
-
-func (l *Ledger) identity(c *conversation) fence.Identity {
-	return fence.Identity{Namespace: l.Namespace, Conversation: c.name, Nonce: l.Seam.NewID()}
 }

@@ -1,11 +1,15 @@
 package ledger
 
 import (
-	"encoding/json"
+	"errors"
 	"fmt"
 
 	"github.com/fencedrun/fencedrun/fence"
 )
+
+// ErrCorrupt is returned when a row of the store cannot be read: something else than this
+// library, or a newer version of it, has written it. Nothing is decided on such a row.
+var ErrCorrupt = errors.New("unreadable row")
 
 // Row is one row of a conversation: a key, what an index needs, and an opaque body. A row is
 // immutable.
@@ -27,9 +31,9 @@ func (r Row) Body() ([]byte, error) {
 	if r.body != nil || r.rec == nil {
 		return r.body, nil
 	}
-	body, err := json.Marshal(r.rec)
+	body, err := encode(r.rec)
 	if err != nil {
-		return nil, fmt.Errorf("ledger: encode row %q: %w", r.Key, err)
+		return nil, fmt.Errorf("encode row %q: %w", r.Key, err)
 	}
 	return body, nil
 }
@@ -43,30 +47,34 @@ func (r Row) record() (fence.Record, error) {
 	if r.rec != nil {
 		return r.rec, nil
 	}
-	var rec fence.Record
-	switch {
-	case r.Key == "":
-		rec = new(fence.Head)
-	case len(r.Key) < 2 || r.Key[1] != '/':
-		return nil, fmt.Errorf("ledger: row %q is of no known kind", r.Key)
-	default:
-		switch r.Key[0] {
-		case 'r':
-			rec = new(fence.Run)
-		case 'e':
-			rec = new(fence.Effect)
-		case 'i':
-			rec = new(fence.Inbound)
-		case 'o':
-			rec = new(fence.Report)
-		case 'x':
-			rec = new(fence.Reference)
-		default:
-			return nil, fmt.Errorf("ledger: row %q is of no known kind", r.Key)
-		}
+	rec := blank(r.Key)
+	if rec == nil {
+		return nil, fmt.Errorf("%w %q: of no known kind", ErrCorrupt, r.Key)
 	}
-	if err := json.Unmarshal(r.body, rec); err != nil {
-		return nil, fmt.Errorf("ledger: decode row %q: %w", r.Key, err)
+	if err := decode(r.body, rec); err != nil {
+		return nil, fmt.Errorf("%w %q: %w", ErrCorrupt, r.Key, err)
 	}
 	return rec, nil
+}
+
+func blank(key string) fence.Record {
+	switch {
+	case key == "":
+		return new(fence.Head)
+	case len(key) < 2 || key[1] != '/':
+		return nil
+	}
+	switch key[0] {
+	case 'r':
+		return new(fence.Run)
+	case 'e':
+		return new(fence.Effect)
+	case 'i':
+		return new(fence.Inbound)
+	case 'o':
+		return new(fence.Report)
+	case 'x':
+		return new(fence.Reference)
+	}
+	return nil
 }

@@ -14,9 +14,10 @@ import (
 // the deliveries at work on it, and nothing else. Beside the conversations a store keeps a
 // directory: for each run the conversation it lives in.
 //
-// Conversation names, row keys, run names and nonces are arbitrary bytes, at most 2 KiB long.
-// Bodies are opaque: a store must give back the very bytes it was given, and must not look
-// into them. Keys sort by their bytes.
+// Conversation names, row keys, run names, tags and nonces are arbitrary bytes, at most 2 KiB
+// long. Bodies are opaque: a store must give back the very bytes it was given, and must not
+// look into them; that one of no bytes comes back as nil is fine. Names and keys sort by their
+// bytes.
 //
 // Every method may be called by many goroutines, and by many processes where the store is
 // shared. A store must not hold a connection, a transaction or a lock after a method returns,
@@ -33,10 +34,10 @@ type Store interface {
 
 	// Apply writes w in one atomic step, or nothing. It must refuse (Applied false, no
 	// error) when the conversation's tag is not w.Tag, when a key in w.Absent has a row, or
-	// when the run's directory entry is not w.Home.Was. It may not rely on the tag being
-	// ordered: it is random. Written by Apply and acknowledged, a Durable change survives
-	// a crash of the store's machine; one that is not Durable may be lost by a crash, but
-	// only together with everything later.
+	// when the run's directory entry is not w.Home.Was, of which the tombstone's bytes do
+	// not count. It may not rely on the tag being ordered: it is random. Written by Apply and
+	// acknowledged, a Durable change survives a crash of the store's machine; one that is not
+	// Durable may be lost by a crash, but only together with everything later.
 	//
 	// A store whose directory cannot be changed in the same step writes the directory entry
 	// first: an entry without its run is harmless, a run without its entry is not.
@@ -44,7 +45,8 @@ type Store interface {
 
 	// Renew extends leases, of any number of conversations, in one statement, to the store's
 	// now plus d. It must not change any tag, must not create a lease that is not there, and
-	// may extend one that has run out. The answers are in the order of the questions.
+	// must extend one that has run out: whether somebody used that is for the rules to say.
+	// The answers are in the order of the questions.
 	Renew(ctx context.Context, leases []LeaseKey, d time.Duration) ([]Renewed, error)
 
 	// FindRun looks a run up in the directory.
@@ -58,7 +60,7 @@ type Store interface {
 	// what changes meanwhile.
 	Scan(ctx context.Context, q Scan) ([]Found, error)
 
-	// Exhume deletes at most limit tombstones that are due, and returns how many.
+	// Exhume deletes at most limit tombstones whose time is up, and returns how many.
 	Exhume(ctx context.Context, limit int) (int, error)
 
 	// Close releases what the store opened itself.
@@ -70,8 +72,9 @@ type Store interface {
 // refused, so that a hot conversation is fair instead of racing.
 type Locker interface {
 	// WithLock calls fn once while it holds the conversation's write lock; what fn applied
-	// is written when fn returns nil, as one step, and nothing of it when fn fails. fn does
-	// no I/O but through tx.
+	// is written when fn returns nil, as one step, and nothing of it when fn fails. An error
+	// of fn is returned as it is. fn does no I/O but through tx. It is called a second time
+	// only if nothing of the first is, or will be, written.
 	WithLock(ctx context.Context, conversation string, fn func(tx Tx) error) error
 }
 
@@ -93,12 +96,12 @@ type Query struct {
 	Open bool
 }
 
-// Snapshot is what Load found.
+// Snapshot is what Load found. Its rows carry the Index that they were written with.
 type Snapshot struct {
 	Now       fence.Millis // the store's clock, not the process's
 	Tag       string       // "" when the conversation does not exist
-	Head      Row
-	Rows      []Row // those of Query.Keys that exist, in any order
+	Head      Row          // its key is ""
+	Rows      []Row        // those of Query.Keys that exist, in any order
 	Leases    []Lease
 	Home      Home
 	Tail      []Row
@@ -113,12 +116,14 @@ type Write struct {
 	// NewTag is what its tag becomes.
 	NewTag string
 	Head   Row
-	Put    []Row    // insert or replace
-	Delete []string // row keys
+	Put    []Row    // insert or replace; no key twice
+	Delete []string // row keys, none that is in Put
 	Absent []string // keys that must have no row
 	Leases []LeaseWrite
 	Home   *HomeWrite
-	Forget []string // directory entries to delete
+	// Forget are runs whose directory entry goes if it names this conversation. A run that
+	// lives elsewhere by now keeps it.
+	Forget []string
 	// Drop deletes the conversation with its rows and leases; only Tag matters then.
 	Drop    bool
 	Durable bool
@@ -156,8 +161,9 @@ type LeaseWrite struct {
 
 // Renewed says what became of a lease's renewal.
 type Renewed struct {
-	Found bool   // the lease is there and was extended
-	Tag   string // the conversation's, so that whoever holds it sees that it moved
+	Found bool         // the lease is there and was extended
+	Until fence.Millis // the lease's end, if Found
+	Tag   string       // the conversation's, so that whoever holds it sees that it moved; "" none
 }
 
 // Home is a run's directory entry.
@@ -196,12 +202,11 @@ type ScanKind int
 // The kinds of scans.
 const (
 	ScanOpen ScanKind = iota + 1 // Index.Open = Open and At <= Before, oldest At first, then conversation, then key
-	ScanDue                      // Due > 0 and Due <= now, in any order; After is not used
-	ScanRows                     // one conversation's rows whose key starts with Keys, by key
+	ScanDue                      // Due > 0 and Due <= now, heads too, oldest Due first, then conversation, then key
+	ScanRows                     // one conversation's rows whose key starts with Keys, by key; not its head
 )
 
-// Found is a row that a scan gave, with the head of its conversation for ScanOpen and
-// ScanDue when the store has it at hand.
+// Found is a row that a scan gave. A head has the key "".
 type Found struct {
 	Conversation string
 	Row          Row

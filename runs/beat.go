@@ -1,8 +1,8 @@
 package runs
 
 import (
+	"cmp"
 	"context"
-	"errors"
 	"slices"
 	"time"
 
@@ -10,8 +10,6 @@ import (
 	"github.com/fencedrun/fencedrun/internal/sabotage"
 	"github.com/fencedrun/fencedrun/ledger"
 )
-
-var noWatchdog = sabotage.NoWatchdog
 
 // join adds a run to those whose lease is renewed, and starts the beating when it is the
 // first.
@@ -21,11 +19,13 @@ func (k *Keeper) join(r *Run) error {
 	if k.closed {
 		return ErrClosed
 	}
+	k.joined++
+	r.number = k.joined
 	k.live[r] = struct{}{}
-	if k.idle == nil {
-		idle := make(chan struct{})
-		k.idle = idle
-		k.seam.Go(func() { k.beats(idle) })
+	if k.beating == nil {
+		ended := make(chan struct{})
+		k.beating = ended
+		k.seam.Go(func() { k.beats(ended) })
 	}
 	return nil
 }
@@ -38,102 +38,113 @@ func (k *Keeper) leave(r *Run) {
 
 // beats renews leases until no run is left or the keeper is closed. A beat that failed is
 // tried again soon: one failed beat is not loss (rule S9.4).
-func (k *Keeper) beats(idle chan struct{}) {
-	defer close(idle)
-	pause := k.config.Beat
-	for {
+func (k *Keeper) beats(ended chan struct{}) {
+	defer close(ended)
+	period := k.config.Beat
+	pause := period
+	for round := 0; ; round++ {
 		if k.seam.Sleep(k.ctx, pause) != nil {
 			return
 		}
-		runs := k.renewable()
-		if runs == nil {
+		live, any := k.renewable()
+		if !any {
 			return
 		}
-		pause = k.config.Beat
-		if len(runs) > 0 && k.beat(runs) != nil {
-			pause = k.config.Beat / 4
+		sent := k.seam.Now()
+		err := k.beat(live, round)
+		pause = max(period-k.seam.Now().Sub(sent), 0)
+		if err != nil {
+			pause = min(pause, period/4)
 		}
 	}
 }
 
-// renewable returns the runs whose queue still counts on them, in a fixed order; nil means
-// that no run is left and the beating ends.
-func (k *Keeper) renewable() []*Run {
+// renewable returns the runs whose lease is to be renewed, in the order in which they began.
+// Without any run at work the beating ends.
+func (k *Keeper) renewable() (renew []*Run, any bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if len(k.live) == 0 || k.closed {
-		k.idle = nil
-		return nil
+		k.beating = nil
+		return nil, false
 	}
-	runs := make([]*Run, 0, len(k.live))
 	for r := range k.live {
-		// Renewal is bound to the queue's own ctx: a handler that ignores it must not keep
-		// its lease for ever (rule S9.1).
-		if r.queue.Err() == nil || k.seam.Off.Has(sabotage.BeatsForEver) {
-			runs = append(runs, r)
+		if r.renews() {
+			renew = append(renew, r)
 		}
 	}
-	slices.SortFunc(runs, func(a, b *Run) int {
-		if a.job.key().String() < b.job.key().String() {
-			return -1
-		}
-		return 1
-	})
-	return runs
+	slices.SortFunc(renew, func(a, b *Run) int { return cmp.Compare(a.number, b.number) })
+	return renew, true
 }
 
-// beat renews the leases of runs with one statement.
-func (k *Keeper) beat(runs []*Run) error {
-	// Bounded, so that a store that hangs does not stop the beating for good.
-	ctx, cancel := k.seam.WithTimeout(k.ctx, k.config.Beat)
-	defer cancel()
+// renews reports whether the run's lease is to be renewed. Renewal is bound to the queue's own
+// ctx: a handler that ignores it must not keep its lease for ever (rule S9.1). One that lost
+// its right to write keeps nobody else waiting.
+func (r *Run) renews() bool {
+	if r.k.seam.Off.Has(sabotage.BeatsForEver) {
+		return true
+	}
+	_, loss := r.state()
+	return loss == nil && r.queue.Err() == nil
+}
+
+// beat renews the leases of runs with one statement, and asks about those whose conversation
+// was moved by somebody else.
+func (k *Keeper) beat(runs []*Run, round int) error {
+	if len(runs) == 0 {
+		return nil
+	}
 	keys := make([]ledger.LeaseKey, len(runs))
 	for i, r := range runs {
 		keys[i] = r.h.Lease()
 	}
 	sent := k.seam.Now()
-	renewed, err := k.ledger.Renew(ctx, keys, k.config.Lease)
+	renewed, err := k.renew(keys)
 	if err != nil {
-		if k.ctx.Err() == nil {
-			k.tell(ctx, Event{Kind: fence.EventLedgerError, Text: "renew", Err: err})
-		}
 		return err
 	}
 	for i, r := range runs {
 		if renewed[i].Found {
 			r.watch(sent)
 		}
-		if !renewed[i].Found || r.h.Moved(ctx, renewed[i].Tag) {
-			r.learn(ctx, !renewed[i].Found, sent)
-		}
+	}
+	// A conversation that hangs must not keep the others from learning for ever: each has its
+	// part of the time, and the first is another one in every round.
+	ctx, cancel := k.seam.WithTimeout(k.ctx, k.config.Beat/2)
+	defer cancel()
+	for i := range runs {
+		at := (i + round) % len(runs)
+		runs[at].learn(ctx, renewed[at], sent)
 	}
 	return nil
 }
 
-// learn asks whether a run whose conversation moved may still write (rule S9.2).
-func (r *Run) learn(ctx context.Context, rejoin bool, sent time.Time) {
-	v, now, err := r.h.Beat(ctx, rejoin)
+// renew is bounded, so that a store that hangs can be asked again while the lease still runs.
+func (k *Keeper) renew(keys []ledger.LeaseKey) ([]ledger.Renewed, error) {
+	ctx, cancel := k.seam.WithTimeout(k.ctx, k.config.Beat/2)
+	defer cancel()
+	renewed, err := k.ledger.Renew(ctx, keys, k.config.Lease)
+	if err != nil && k.ctx.Err() == nil {
+		k.tell(ctx, Event{Kind: fence.EventLedgerError, Text: "renew", Err: err})
+	}
+	return renewed, err
+}
+
+// learn asks whether a run whose conversation moved, or whose lease is gone, may still write
+// (rule S9.2).
+func (r *Run) learn(ctx context.Context, renewed ledger.Renewed, sent time.Time) {
+	ctx, cancel := r.k.seam.WithTimeout(ctx, r.k.config.Beat/8)
+	defer cancel()
+	if renewed.Found && !r.h.Moved(ctx, renewed.Tag) {
+		return
+	}
+	v, now, err := r.h.Beat(ctx, !renewed.Found)
 	switch {
 	case err != nil:
 		// The next beat asks again.
 	case v.Refusal != nil:
-		r.lose(r.lossOf(v.Refusal, now))
+		r.lose(r.k.refused(v.Refusal, EffectRef{}, now))
 	case v.Rejoined:
 		r.watch(sent)
 	}
-}
-
-// lossOf turns a refusal into the cause that a handler's ctx is cancelled with. In mode
-// exclusive, another holder means that the lease was lost.
-func (r *Run) lossOf(ref *fence.Refusal, now fence.Millis) *RefusedError {
-	e := r.k.refused(ref, EffectRef{}, now)
-	if ref.Reason == fence.ReasonBusy {
-		e.Reason = fence.ReasonLeaseLost
-	}
-	return e
-}
-
-// isLoss reports whether a refusal means that the run's right to write is gone for good.
-func isLoss(err error) bool {
-	return errors.Is(err, ErrSuperseded) || errors.Is(err, ErrCancelled) || errors.Is(err, ErrLeaseLost)
 }

@@ -28,11 +28,13 @@ type Call struct {
 }
 
 func newCall(o *order, c *fence.Call, lost <-chan struct{}) *Call {
-	return &Call{Number: c.Number, IdempotencyKey: key.IdempotencyKey(o.ref.ID), Fence: c.Fence, Effect: o.ref, lost: lost}
+	return &Call{Number: c.Number, IdempotencyKey: idempotencyKey(o.ref.ID), Fence: c.Fence, Effect: o.ref, lost: lost}
 }
 
+func idempotencyKey(effect string) string { return key.IdempotencyKey(effect) }
+
 // SetReference records the provider's own name for what was made, such as a refund id. A later
-// report that carries it is recognised as this effect's echo.
+// report that carries it is recognised as this effect's echo. The last one set counts.
 func (c *Call) SetReference(ref string) {
 	c.mu.Lock()
 	c.reference = ref
@@ -46,5 +48,6 @@ func (c *Call) getReference() string {
 }
 
 // Lost is closed when the run lost its right to write while the effect is under way, for
-// effects that can stop cleanly. An effect that stops must say whether it applied.
+// effects that can stop cleanly. An effect that stops must say whether it applied. It is nil,
+// and never closed, for an effect without a run.
 func (c *Call) Lost() <-chan struct{} { return c.lost }

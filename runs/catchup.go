@@ -1,8 +1,10 @@
 package runs
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"slices"
 
 	"github.com/fencedrun/fencedrun/fence"
 )
@@ -43,8 +45,9 @@ type Taken struct {
 	State   State    // Pending or Ambiguous
 	Answers []string // the messages that it holds
 	Summary string
-	// CallAgain says that the effect may be called again with the same key, Params and
-	// Answers, because its provider honours the key or it is safe to repeat (rule S8).
+	// CallAgain says that the effect may be called again with the same key (see ParseKey),
+	// Params and Answers, because its provider honours the key or it is safe to repeat (rule
+	// S8).
 	CallAgain bool
 	Params    string // canonical JSON; only with CallAgain
 }
@@ -56,27 +59,23 @@ func (r *Run) CatchUp(ctx context.Context) (View, error) {
 	if r == nil {
 		return View{}, noRun(EffectRef{})
 	}
-	if over, loss := r.state(); over {
-		return View{}, localRefusal(fence.ReasonEnded, EffectRef{})
-	} else if loss != nil {
-		return View{}, loss
+	if refusal := r.may(); refusal != nil {
+		return View{}, refusal
 	}
 	v, now, err := r.h.CatchUp(ctx)
 	if err != nil {
-		if cause := context.Cause(ctx); cause != nil && errors.Is(err, ctx.Err()) {
-			return View{}, cause
-		}
-		return View{}, r.k.storeError(ctx, r.job, "catch up", err)
+		return View{}, r.k.failed(ctx, r.job, "catch up", err)
 	}
-	if v.Refusal != nil {
-		refused := r.k.refused(v.Refusal, EffectRef{}, now)
-		r.refused(refused)
-		return View{}, refused
+	if err := r.judged(v.Refusal, now); err != nil {
+		return View{}, err
 	}
 	view := View{Happened: v.Happened, OpenCount: v.OpenCount}
 	for _, in := range v.Open {
 		view.Open = append(view.Open, Inbound{ID: in.ID, Seq: in.Seq})
 	}
+	// The ledger has them by when they were last named, and a Begin that comes back names its
+	// own again.
+	slices.SortFunc(view.Open, func(a, b Inbound) int { return cmp.Compare(b.Seq, a.Seq) })
 	for _, t := range v.Taken {
 		view.Taken = append(view.Taken, Taken{
 			Effect: EffectRef{ID: t.ID, Intent: t.Intent, Key: t.Key}, State: t.State, Answers: t.Answers,
@@ -88,8 +87,9 @@ func (r *Run) CatchUp(ctx context.Context) (View, error) {
 
 // UntilCurrent catches up and runs fn; when an effect in fn was refused because the
 // conversation changed or a message was answered, it does both again, at most Config.Rounds
-// times. fn must return the error that it got. It reads the conversation, thinks, and answers
-// the open messages that are free. Everything else that fn returns is returned at once.
+// times. fn reads the conversation, thinks, and answers the open messages that are free; it
+// must return the error that an effect gave it, wrapped or not. Everything else that fn
+// returns is returned at once.
 func UntilCurrent(ctx context.Context, fn func(ctx context.Context, view View) error) error {
 	r := FromContext(ctx)
 	if r == nil {
@@ -107,11 +107,18 @@ func UntilCurrent(ctx context.Context, fn func(ctx context.Context, view View) e
 	}
 }
 
-// rereadingHelps: a refusal that consists of pending effects only ends with them, not with
-// another look.
+// rereadingHelps: what is unresolved, and a change that consists of pending effects only, ends
+// by itself and not with another look.
 func rereadingHelps(err error) bool {
-	if !errors.Is(err, ErrConversationChanged) && !errors.Is(err, ErrAlreadyAnswered) {
+	refused := asRefused(err)
+	if refused == nil || errors.Is(err, ErrUnresolved) {
 		return false
 	}
-	return asRefused(err).Reason != fence.ReasonConversationChanged || !asRefused(err).Refusal.ComeBack
+	switch refused.Reason {
+	case fence.ReasonAlreadyAnswered:
+		return true
+	case fence.ReasonConversationChanged:
+		return !refused.comeBack()
+	}
+	return false
 }

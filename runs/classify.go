@@ -53,9 +53,6 @@ func every(errs []error, classify func(error) bool) bool {
 
 // asRefused returns the refusal in err's chain, if there is one.
 func asRefused(err error) *RefusedError {
-	var refused *RefusedError
-	if errors.As(err, &refused) {
-		return refused
-	}
-	return nil
+	refused, _ := errors.AsType[*RefusedError](err)
+	return refused
 }

@@ -29,7 +29,8 @@ type Config struct {
 	// EffectTimeout is how long an effect may run before its ctx is done. Defaults to 1 min.
 	EffectTimeout time.Duration
 	// ClaimDeadline is when a claim whose outcome nobody recorded becomes unknown. Must be
-	// at least EffectTimeout. Defaults to twice EffectTimeout.
+	// longer than EffectTimeout, by what a claim and a settle may take: a call for which less
+	// than EffectTimeout is left is not made (rule S6.3). Defaults to twice EffectTimeout.
 	ClaimDeadline time.Duration
 	// MaxCalls limits the calls of one effect that reached the provider and are known not to
 	// have applied (rule S5.6). Defaults to 3.
@@ -108,6 +109,7 @@ func (c *Config) withDefaults() (Config, error) {
 		}
 		d.Worker = fmt.Sprintf("%s:%d", host, os.Getpid())
 	}
+	d.Worker = clean(d.Worker)
 	return d, d.check()
 }
 
@@ -127,8 +129,8 @@ func (c *Config) check() error {
 	switch {
 	case c.Lease <= c.Beat:
 		return fmt.Errorf("fencedrun: Config.Lease (%v) must be longer than Config.Beat (%v)", c.Lease, c.Beat)
-	case c.ClaimDeadline < c.EffectTimeout:
-		return fmt.Errorf("fencedrun: Config.ClaimDeadline (%v) must be at least Config.EffectTimeout (%v)", c.ClaimDeadline, c.EffectTimeout)
+	case c.ClaimDeadline <= c.EffectTimeout:
+		return fmt.Errorf("fencedrun: Config.ClaimDeadline (%v) must be longer than Config.EffectTimeout (%v)", c.ClaimDeadline, c.EffectTimeout)
 	case c.PollMax < c.PollMin:
 		return fmt.Errorf("fencedrun: Config.PollMax (%v) must be at least Config.PollMin (%v)", c.PollMax, c.PollMin)
 	case c.Retention < c.ClaimDeadline+c.Quiet:

@@ -1,7 +1,9 @@
 package runs
 
 import (
+	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/fencedrun/fencedrun/fence"
@@ -48,7 +50,9 @@ type With struct {
 	// Wait is how long to wait for the result when the effect is in flight elsewhere.
 	// Defaults to 0: not at all.
 	Wait time.Duration
-	// Timeout and ClaimDeadline override the intent's and the keeper's.
+	// Timeout is how long the effect may run before its ctx is done, ClaimDeadline when a
+	// claim whose outcome nobody recorded becomes unknown; the latter must be longer and
+	// defaults to twice the former. Both default to the intent's, then to the keeper's.
 	Timeout       time.Duration
 	ClaimDeadline time.Duration
 }
@@ -89,61 +93,116 @@ type order struct {
 	claim   time.Duration // the claim's deadline
 }
 
-// keyMargin is taken off a provider's key window: clocks differ, and calls take time.
-const keyMargin = 10 // percent
+// keyMargin is the part of a provider's key window that is not used: clocks differ, and calls
+// take time.
+const keyMargin = 10
 
 // prepare checks an effect and builds its request. Nothing is written for bad input.
 func (k *Keeper) prepare(conversation string, t traits, effectKey EffectKey, w With) (*order, error) {
-	if err := key.ValidateName("Intent", t.name, key.MaxIntent); err != nil {
+	if err := key.ValidateName("conversation", conversation, key.MaxConversation); err != nil {
+		return nil, err
+	}
+	if err := t.check(); err != nil {
 		return nil, err
 	}
 	if err := effectKey.Err(); err != nil {
-		return nil, fmt.Errorf("fencedrun: Key: %w", err)
+		return nil, err // names the part of the key
 	}
-	if len(w.Answers) > 0 && !t.answering {
-		return nil, fmt.Errorf("fencedrun: Answers: intent %q does not answer messages; declare it with Intent.Answering", t.name)
-	}
-	if err := checkIDs("Answers", w.Answers); err != nil {
+	if err := w.check(t); err != nil {
 		return nil, err
-	}
-	switch w.Policy {
-	case "", AnyChange, SameIntent, NoChange:
-	default:
-		return nil, fmt.Errorf("fencedrun: Policy is %q, not AnyChange, SameIntent or NoChange", w.Policy)
-	}
-	if w.Wait < 0 || w.Timeout < 0 || w.ClaimDeadline < 0 {
-		return nil, fmt.Errorf("fencedrun: Wait, Timeout and ClaimDeadline must not be negative")
 	}
 	params := ""
 	if w.Params != nil {
 		canonical, err := key.CanonicalValue(w.Params)
 		if err != nil {
-			return nil, fmt.Errorf("fencedrun: Params: %w", err)
+			return nil, fmt.Errorf("fencedrun: %s: Params: %w", t.name, inner(err))
 		}
 		params = string(canonical)
 	}
 	o := &order{traits: t, wait: w.Wait}
-	o.timeout = first(w.Timeout, t.timeout, k.config.EffectTimeout)
-	o.claim = first(w.ClaimDeadline, t.claimDeadline)
-	if o.claim == 0 {
-		o.claim = max(k.config.ClaimDeadline, 2*o.timeout)
-		if t.timeout != 0 || w.Timeout != 0 {
-			o.claim = 2 * o.timeout
-		}
-	}
-	if o.claim < o.timeout {
-		return nil, fmt.Errorf("fencedrun: ClaimDeadline (%v) must be at least Timeout (%v)", o.claim, o.timeout)
+	if err := o.times(&k.config, t, w); err != nil {
+		return nil, err
 	}
 	id := key.EffectID(k.config.Namespace, conversation, t.name, effectKey)
 	o.ref = EffectRef{ID: id, Intent: t.name, Key: effectKey.Canonical()}
 	single, _ := effectKey.SingleID()
 	o.request = fence.ClaimRequest{
-		Effect: id, Intent: t.name, Key: effectKey.Canonical(), KeyID: single, Params: params, Summary: w.Summary,
-		Answers: w.Answers, By: k.config.Worker, Answering: t.answering, Distinct: t.distinct, Repeatable: t.repeatable,
-		Forever: t.forever, MaxCalls: t.maxCalls, Policy: w.Policy, AfterUnresolved: w.AfterUnresolved,
-		KeyWindow: fence.MillisOf(t.honoursKey - t.honoursKey*keyMargin/100), For: fence.MillisOf(o.claim),
+		Effect: id, Intent: t.name, Key: effectKey.Canonical(), KeyID: single, Params: params, Summary: clean(w.Summary),
+		Answers: slices.Clone(w.Answers), By: k.config.Worker, Answering: t.answering, Distinct: t.distinct,
+		Repeatable: t.repeatable, Forever: t.forever, MaxCalls: t.maxCalls, Policy: w.Policy,
+		AfterUnresolved: w.AfterUnresolved, KeyWindow: fence.MillisOf(t.honoursKey - t.honoursKey/keyMargin),
+		For: fence.MillisOf(o.claim),
 	}
 	return o, nil
+}
+
+// check checks what an intent declares.
+func (t *traits) check() error {
+	if err := key.ValidateName("Intent", t.name, key.MaxIntent); err != nil {
+		return err
+	}
+	for _, f := range []struct {
+		name string
+		bad  bool
+	}{
+		{"HonoursKey", t.honoursKey < 0}, {"MaxCalls", t.maxCalls < 0},
+		{"Timeout", t.timeout < 0}, {"ClaimDeadline", t.claimDeadline < 0},
+	} {
+		if f.bad {
+			return fmt.Errorf("fencedrun: %s: Intent.%s is negative", t.name, f.name)
+		}
+	}
+	return nil
+}
+
+// check checks what is said of one call.
+func (w *With) check(t traits) error {
+	if len(w.Answers) > 0 && !t.answering {
+		return fmt.Errorf("fencedrun: %s: Answers: the intent does not answer messages; what it is about belongs into its key, or declare it with Intent.Answering", t.name)
+	}
+	if err := checkIDs("Answers", w.Answers); err != nil {
+		return err
+	}
+	switch w.Policy {
+	case "", AnyChange, SameIntent, NoChange:
+	default:
+		return fmt.Errorf("fencedrun: %s: Policy is %q, not AnyChange, SameIntent or NoChange", t.name, w.Policy)
+	}
+	for _, f := range []struct {
+		name string
+		v    time.Duration
+	}{{"Wait", w.Wait}, {"Timeout", w.Timeout}, {"ClaimDeadline", w.ClaimDeadline}} {
+		if f.v < 0 {
+			return fmt.Errorf("fencedrun: %s: %s is negative: %v", t.name, f.name, f.v)
+		}
+	}
+	return nil
+}
+
+// times fills in how long the call and its claim may take: as the call says, else the intent,
+// else the keeper.
+func (o *order) times(c *Config, t traits, w With) error {
+	o.timeout = first(w.Timeout, t.timeout, c.EffectTimeout)
+	o.claim = first(w.ClaimDeadline, t.claimDeadline)
+	switch {
+	case o.claim > 0:
+	case w.Timeout == 0 && t.timeout == 0:
+		o.claim = c.ClaimDeadline
+	default:
+		o.claim = 2 * o.timeout
+	}
+	if o.claim <= o.timeout {
+		return fmt.Errorf("fencedrun: %s: ClaimDeadline (%v) must be longer than Timeout (%v)", t.name, o.claim, o.timeout)
+	}
+	return nil
+}
+
+// inner takes a package's own prefix off an error that is wrapped anew.
+func inner(err error) error {
+	if wrapped := errors.Unwrap(err); wrapped != nil {
+		return wrapped
+	}
+	return err
 }
 
 func first(durations ...time.Duration) time.Duration {

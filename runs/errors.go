@@ -1,6 +1,7 @@
 package runs
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -80,12 +81,13 @@ type RefusedError struct {
 	Refusal *fence.Refusal
 }
 
+// refused translates a refusal of the rules. now is the ledger's clock, 0 if it is not known.
 func (k *Keeper) refused(ref *fence.Refusal, effect EffectRef, now fence.Millis) *RefusedError {
 	e := &RefusedError{
 		Reason: ref.Reason, Effect: effect, Conflicts: ref.Conflicts, Answered: ref.Answered, Open: ref.Open,
 		StoredParams: ref.Stored, AskedParams: ref.Asked, Refusal: ref,
 	}
-	if ref.At > now {
+	if now > 0 && ref.At > now {
 		e.RetryAfter = (ref.At - now).Duration()
 	}
 	return e
@@ -103,8 +105,11 @@ func (e *RefusedError) Error() string {
 		b.WriteString(e.Effect.Intent + " ")
 	}
 	b.WriteString("refused: " + string(e.Reason))
-	if e.Refusal != nil && e.Refusal.Stale {
+	switch {
+	case e.stale():
 		b.WriteString(" by a later delivery of the same job")
+	case e.Reason == fence.ReasonNoRun:
+		b.WriteString(": there is no run in ctx; was the handler called outside its adapter?")
 	}
 	if n := len(e.Conflicts); n > 0 {
 		fmt.Fprintf(&b, " (%d in the way)", n)
@@ -114,6 +119,13 @@ func (e *RefusedError) Error() string {
 	}
 	return b.String()
 }
+
+// A RefusedError that a user's test made has no Refusal.
+
+func (e *RefusedError) stale() bool    { return e.Refusal != nil && e.Refusal.Stale }
+func (e *RefusedError) comeBack() bool { return e.Refusal != nil && e.Refusal.ComeBack }
+func (e *RefusedError) unknown() bool  { return e.Refusal != nil && e.Refusal.Unknown }
+func (e *RefusedError) again() bool    { return e.Refusal != nil && e.Refusal.Again }
 
 // Is reports whether target is the sentinel of e's reason.
 func (e *RefusedError) Is(target error) bool {
@@ -162,3 +174,31 @@ func (e *OutcomeError) Unwrap() error { return e.Err }
 // ErrNotStarted is the cause of an OutcomeError whose call was never made, because too little
 // time was left when the claim was granted (rule S6.3).
 var ErrNotStarted = errors.New("fencedrun: not started: too little time was left when the claim was granted")
+
+// LedgerError says that the ledger could not be asked. What was asked for did not happen, or
+// will be recognised when it is asked for again: an effect is not called without its claim.
+type LedgerError struct {
+	Verb string
+	Err  error
+}
+
+// Error names what was tried.
+func (e *LedgerError) Error() string { return "fencedrun: " + e.Err.Error() }
+
+// Unwrap returns the ledger's own error.
+func (e *LedgerError) Unwrap() error { return e.Err }
+
+// failed is storeError, unless it was the caller's own ctx that ended the question.
+func (k *Keeper) failed(ctx context.Context, job Job, verb string, err error) error {
+	if cause := context.Cause(ctx); cause != nil && (errors.Is(err, ctx.Err()) || errors.Is(err, cause)) {
+		return cause
+	}
+	return k.storeError(ctx, job, verb, err)
+}
+
+// storeError wraps an error of the ledger and tells the observer.
+func (k *Keeper) storeError(ctx context.Context, job Job, verb string, err error) error {
+	wrapped := &LedgerError{Verb: verb, Err: err}
+	k.tell(ctx, Event{Kind: fence.EventLedgerError, Conversation: job.Conversation, Run: job.key(), Text: verb, Err: err})
+	return wrapped
+}

@@ -31,7 +31,8 @@ type Intent[T any] struct {
 	HonoursKey time.Duration
 	// Forever keeps the effects past the retention.
 	Forever bool
-	// MaxCalls, Timeout and ClaimDeadline override the keeper's.
+	// MaxCalls, Timeout and ClaimDeadline override the keeper's. ClaimDeadline must be longer
+	// than Timeout and defaults to twice Timeout.
 	MaxCalls      int
 	Timeout       time.Duration
 	ClaimDeadline time.Duration
@@ -56,7 +57,8 @@ func (in Intent[T]) traits() traits {
 // A *RefusedError says that fn was not called, and why. An *OutcomeError says that it was
 // called and failed, or that nobody knows. The value is also returned beside an
 // OutcomeNotRecorded. ErrValueNotKept says that it was done earlier and its value is not
-// there. At most one With may be given.
+// there; a value that was kept and that T cannot decode is an error of encoding/json. At most
+// one With may be given.
 func (in Intent[T]) Once(ctx context.Context, k EffectKey, fn func(ctx context.Context, call *Call) (T, error), with ...With) (T, error) {
 	var none T
 	r := FromContext(ctx)
@@ -74,13 +76,15 @@ func (in Intent[T]) OnceOn(ctx context.Context, keeper *Keeper, conversation str
 
 func (in Intent[T]) once(ctx context.Context, keeper *Keeper, r *Run, conversation string, k EffectKey, fn func(ctx context.Context, call *Call) (T, error), with []With) (T, error) {
 	var value T
-	var w With
-	switch len(with) {
-	case 0:
-	case 1:
-		w = with[0]
-	default:
-		return value, fmt.Errorf("fencedrun: %s: more than one With", in.Name)
+	switch {
+	case keeper == nil:
+		return value, fmt.Errorf("fencedrun: %s: keeper is nil", in.Name)
+	case fn == nil:
+		return value, noFunc(in.Name)
+	}
+	w, err := one(in.Name, with)
+	if err != nil {
+		return value, err
 	}
 	o, err := keeper.prepare(conversation, in.traits(), k, w)
 	if err != nil {
@@ -98,6 +102,17 @@ func (in Intent[T]) once(ctx context.Context, keeper *Keeper, r *Run, conversati
 		return value, err
 	}
 	return in.stored(done, o.ref)
+}
+
+// one returns the only With, or the zero one.
+func one(intent string, with []With) (With, error) {
+	switch len(with) {
+	case 0:
+		return With{}, nil
+	case 1:
+		return with[0], nil
+	}
+	return With{}, fmt.Errorf("fencedrun: %s: more than one With", intent)
 }
 
 // stored decodes the result of a call that was committed before.
@@ -119,11 +134,17 @@ type kept struct {
 }
 
 // keep encodes a result. One that is too large or cannot be encoded is not kept; the effect
-// never runs again for that.
-func keep(value any, limit int) kept {
-	result, err := json.Marshal(value)
-	if err != nil || len(result) > limit {
+// never runs again for that. A MarshalJSON that panics is no panic of the effect, which has
+// happened.
+func keep(value any, limit int) (result kept) {
+	defer func() {
+		if recover() != nil {
+			result = kept{noValue: true}
+		}
+	}()
+	encoded, err := json.Marshal(value)
+	if err != nil || len(encoded) > limit {
 		return kept{noValue: true}
 	}
-	return kept{result: result}
+	return kept{result: encoded}
 }

@@ -2,6 +2,7 @@ package runs
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/fencedrun/fencedrun/ledger/key"
 )
@@ -62,6 +63,10 @@ func (j *Job) check() error {
 		return fmt.Errorf("fencedrun: Job.Reads is %q, not AfterBegin or FromPayload", j.Reads)
 	}
 	switch {
+	case j.AsOf < 0:
+		return fmt.Errorf("fencedrun: Job.AsOf is negative: %d", j.AsOf)
+	case j.Order.Source == "" && j.Order.Number != 0:
+		return fmt.Errorf("fencedrun: Job.Order has a number and no Source: numbers compare only within one source")
 	case len(j.Inbound) == 0 && !j.NoInbound:
 		return fmt.Errorf("fencedrun: Job.Inbound is not chosen: name the messages that the job brings, or say NoInbound")
 	case len(j.Inbound) > 0 && j.NoInbound:
@@ -94,3 +99,13 @@ func checkIDs(field string, ids []string) error {
 }
 
 func (j *Job) key() RunKey { return RunKey{Queue: j.Queue, ID: j.ID} }
+
+// own returns a copy that shares nothing with the caller, defaults filled in.
+func (j Job) own() Job {
+	j.Inbound = slices.Clone(j.Inbound)
+	j.QueueName = clean(j.QueueName)
+	if j.Mode == "" {
+		j.Mode = Supersede
+	}
+	return j
+}

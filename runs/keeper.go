@@ -22,10 +22,13 @@ type Keeper struct {
 	ctx    context.Context // done at Close
 	cancel context.CancelFunc
 
-	mu     sync.Mutex
-	closed bool
-	live   map[*Run]struct{} // runs whose lease is renewed
-	idle   chan struct{}     // closed when the beating goroutine has ended; nil: none runs
+	mu      sync.Mutex
+	closed  bool
+	joined  int64             // runs that were ever opened, which is their order
+	live    map[*Run]struct{} // runs whose handler is at work
+	beating chan struct{}     // closed when the beating goroutine has ended; nil: none runs
+
+	close func() error
 }
 
 // ErrClosed is returned by a keeper that was closed.
@@ -41,7 +44,7 @@ func New(store ledger.Store, config *Config) (*Keeper, error) {
 // nobody outside can make a seam.
 func NewSeamed(store ledger.Store, config *Config, s *seam.Seam) (*Keeper, error) {
 	if store == nil {
-		return nil, errors.New("fencedrun: New: store is nil")
+		return nil, errors.New("fencedrun: new keeper: store is nil")
 	}
 	c, err := config.withDefaults()
 	if err != nil {
@@ -58,6 +61,7 @@ func NewSeamed(store ledger.Store, config *Config, s *seam.Seam) (*Keeper, error
 		Seam: s,
 		Emit: k.emit,
 	})
+	k.close = sync.OnceValue(k.shut)
 	return k, nil
 }
 
@@ -68,19 +72,18 @@ func SeamOf(k *Keeper) *seam.Seam { return k.seam }
 func (k *Keeper) Config() Config { return k.config }
 
 // Close stops renewing leases, waits for the keeper's goroutine and closes the store. Handlers
-// that are still at work lose the ledger: stop the queue's server first.
-func (k *Keeper) Close() error {
+// that are still at work lose the ledger: stop the queue's server first. Closing again waits
+// for the first Close and returns its error.
+func (k *Keeper) Close() error { return k.close() }
+
+func (k *Keeper) shut() error {
 	k.mu.Lock()
-	if k.closed {
-		k.mu.Unlock()
-		return nil
-	}
 	k.closed = true
-	idle := k.idle
+	beating := k.beating
 	k.mu.Unlock()
 	k.cancel()
-	if idle != nil {
-		_ = k.seam.Wait(context.Background(), idle)
+	if beating != nil {
+		_ = k.seam.Wait(context.Background(), beating)
 	}
 	return k.ledger.Close()
 }

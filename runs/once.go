@@ -2,7 +2,8 @@ package runs
 
 import (
 	"context"
-	"errors"
+	"fmt"
+	"slices"
 	"time"
 
 	"github.com/fencedrun/fencedrun/fence"
@@ -26,6 +27,9 @@ func (k *Keeper) Once(ctx context.Context, conversation string, e Effect, fn fun
 }
 
 func (k *Keeper) onceNoValue(ctx context.Context, r *Run, conversation string, e Effect, fn func(ctx context.Context, call *Call) error) error {
+	if fn == nil {
+		return noFunc(e.Intent)
+	}
 	o, err := k.prepare(conversation, traitsOf(e.Intent), e.Key, e.with())
 	if err != nil {
 		return err
@@ -36,9 +40,17 @@ func (k *Keeper) onceNoValue(ctx context.Context, r *Run, conversation string, e
 	return err
 }
 
+func noFunc(intent string) error { return fmt.Errorf("fencedrun: %s: fn is nil", intent) }
+
+// effectFunc calls the effect and encodes what it returned.
+type effectFunc func(ctx context.Context, call *Call) (kept, error)
+
 // once claims, calls and settles one effect. It returns the committed call when the effect
 // was done before, nil when it was done now.
-func (k *Keeper) once(ctx context.Context, r *Run, conversation string, o *order, fn func(context.Context, *Call) (kept, error)) (*fence.Call, error) {
+func (k *Keeper) once(ctx context.Context, r *Run, conversation string, o *order, fn effectFunc) (*fence.Call, error) {
+	if k.seam.Off.Has(sabotage.ClaimNotDurable) {
+		return k.onceUndurably(ctx, r, conversation, o, fn)
+	}
 	a, err := k.claim(ctx, r, conversation, o)
 	if err != nil {
 		return nil, err
@@ -46,20 +58,7 @@ func (k *Keeper) once(ctx context.Context, r *Run, conversation string, o *order
 	if a.replay != nil {
 		return a.replay, nil
 	}
-	return nil, a.run(ctx, fn)
-}
-
-// attempt is a call that was granted, or found done.
-type attempt struct {
-	k            *Keeper
-	r            *Run // nil without a job
-	conversation string
-	o            *order
-	sent         time.Time // when the claim was asked for, by the process's clock
-	granted      *fence.Effect
-	call         *fence.Call
-	replay       *fence.Call
-	left         time.Duration // until the claim's deadline, by the ledger's clock
+	return a.run(ctx, fn)
 }
 
 // claim asks for the right to call the effect, waiting for one in flight if the caller said
@@ -69,35 +68,33 @@ func (k *Keeper) claim(ctx context.Context, r *Run, conversation string, o *orde
 		return nil, err
 	}
 	started := k.seam.Now()
-	pause := k.config.PollMin
-	for {
+	for pause := k.config.PollMin; ; pause = min(2*pause, k.config.PollMax) {
 		a, err := k.ask(ctx, r, conversation, o)
-		if o.wait == 0 || !errors.Is(err, ErrInFlight) {
+		refused := asRefused(err)
+		if refused == nil || refused.Reason != fence.ReasonInFlight || o.wait == 0 {
 			return a, err
 		}
 		left := o.wait - k.seam.Now().Sub(started)
 		if left <= 0 {
-			refused := asRefused(err)
 			refused.Reason = fence.ReasonWaitTimeout
 			return nil, refused
 		}
 		if cause := k.seam.Sleep(ctx, min(left, pause/2+k.seam.Jitter(pause))); cause != nil {
 			return nil, cause
 		}
-		pause = min(2*pause, k.config.PollMax)
 	}
 }
 
 // ask asks once.
 func (k *Keeper) ask(ctx context.Context, r *Run, conversation string, o *order) (*attempt, error) {
 	if r != nil {
-		if over, loss := r.state(); over || loss != nil {
-			return k.onlyReplay(ctx, r, conversation, o, loss)
+		if refusal := r.may(); refusal != nil {
+			return k.onlyReplay(ctx, r, o, refusal)
 		}
 	}
 	// Before the claim, a done ctx means: no claim (rule S6.2).
-	if err := context.Cause(ctx); err != nil {
-		return nil, err
+	if cause := context.Cause(ctx); cause != nil {
+		return nil, cause
 	}
 	a := &attempt{k: k, r: r, conversation: conversation, o: o, sent: k.seam.Now()}
 	q := o.request
@@ -110,13 +107,12 @@ func (k *Keeper) ask(ctx context.Context, r *Run, conversation string, o *order)
 	} else {
 		v, now, err = k.ledger.Claim(ctx, conversation, q)
 	}
-	if err != nil {
-		if cause := context.Cause(ctx); cause != nil && errors.Is(err, ctx.Err()) {
-			return nil, cause
-		}
-		return nil, k.storeError(ctx, jobOf(r, conversation), "claim", err)
-	}
 	switch {
+	case err != nil:
+		if ctx.Err() != nil {
+			k.unclaim(ctx, conversation, q)
+		}
+		return nil, k.failed(ctx, jobOf(r, conversation), "claim", err)
 	case v.Refusal != nil:
 		refused := k.refused(v.Refusal, o.ref, now)
 		if r != nil {
@@ -139,134 +135,80 @@ func jobOf(r *Run, conversation string) Job {
 	return r.job
 }
 
-// refused keeps what a refusal tells about the run itself.
-func (r *Run) refused(e *RefusedError) {
-	switch {
-	case isLoss(e) && e.Refusal.Reason != fence.ReasonBusy:
-		r.lose(e)
-	case e.Refusal.Unknown:
-		r.noteUnknown()
-	}
+// unclaim takes a claim back whose question was broken off by ctx: it may have been written,
+// and the call was certainly not made. If the ledger cannot be asked, the claim lapses.
+func (k *Keeper) unclaim(ctx context.Context, conversation string, q fence.ClaimRequest) {
+	ctx, cancel := k.settleCtx(ctx)
+	defer cancel()
+	_, _, _ = k.ledger.Settle(ctx, conversation, fence.SettleRequest{
+		Effect: q.Effect, Claim: q.Claim, State: fence.Failed, NotStarted: true, Error: "its ctx was done before the claim was granted",
+	})
 }
 
 // onlyReplay answers a run that may no longer claim: its handler has returned, or it lost its
-// lease. What was done is still replayed (rules S5.1, S9.4, S10.2).
-func (k *Keeper) onlyReplay(ctx context.Context, r *Run, conversation string, o *order, loss *RefusedError) (*attempt, error) {
-	refusal := localRefusal(fence.ReasonEnded, o.ref)
-	if loss != nil {
-		copied := *loss
-		copied.Effect = o.ref
-		refusal = &copied
-	}
-	v, err := k.ledger.Look(context.WithoutCancel(ctx), conversation, fence.EffectRow(o.ref.ID))
+// right to write. What was done is still replayed (rules S5.1, S9.4, S10.2). Where a replay
+// would be refused the run is told of its own loss instead, which is the stronger reason.
+func (k *Keeper) onlyReplay(ctx context.Context, r *Run, o *order, why *RefusedError) (*attempt, error) {
+	refusal := *why
+	refusal.Effect = o.ref
+	ctx, cancel := k.settleCtx(ctx)
+	defer cancel()
+	v, err := k.ledger.Look(ctx, r.job.Conversation, fence.EffectRow(o.ref.ID))
 	if err != nil {
 		return nil, k.storeError(ctx, r.job, "claim", err)
 	}
+	event := Event{
+		Kind: fence.EventRefused, Conversation: r.job.Conversation, Run: r.job.key(), Delivery: r.Delivery(),
+		Effect: o.ref, Reason: refusal.Reason,
+	}
 	e, _ := v.Rows[fence.EffectRow(o.ref.ID)].(*fence.Effect)
-	if e == nil || e.State() != fence.Committed {
-		return nil, refusal
+	if e == nil || e.State() != fence.Committed || !covers(e.Deciding(), &o.request) {
+		k.tell(ctx, event)
+		return nil, &refusal
 	}
 	call := e.Deciding()
-	if call.Params != "" && o.request.Params != "" && call.Params != o.request.Params {
-		return nil, refusal
-	}
-	return &attempt{k: k, r: r, conversation: conversation, o: o, replay: call}, nil
+	event.Kind, event.Reason, event.Call = fence.EventReplayed, "", call.Number
+	k.tell(ctx, event)
+	return &attempt{replay: call}, nil
 }
 
-// run calls the effect and records what became of it.
-func (a *attempt) run(ctx context.Context, fn func(context.Context, *Call) (kept, error)) error {
-	k := a.k
-	// The deadline counts from before the claim was sent: the process may have slept
-	// (rule S6.3).
-	left := min(a.left, a.o.claim-k.seam.Now().Sub(a.sent))
-	if left < a.o.timeout && !k.seam.Off.Has(sabotage.LateStartCalls) {
-		err := a.settle(ctx, fence.SettleRequest{State: fence.Failed, NotStarted: true, Error: ErrNotStarted.Error()})
-		return a.outcome(OutcomeFailed, ErrNotStarted, err)
+// covers reports whether a committed call is certainly what the request asks for.
+func covers(call *fence.Call, q *fence.ClaimRequest) bool {
+	if call.Params != "" && q.Params != "" && call.Params != q.Params {
+		return false
 	}
-	call := newCall(a.o, a.call, a.lost())
-	value, err := a.perform(ctx, call, fn)
-	q := fence.SettleRequest{State: fence.Committed, Result: value.result, NoValue: value.noValue, Reference: call.getReference()}
-	if err == nil {
-		if k.seam.Off.Has(sabotage.BigResultFails) && value.noValue {
-			q.State = fence.Failed
-		}
-		if err := a.settle(ctx, q); err != nil {
-			return a.outcome(OutcomeNotRecorded, err, err)
-		}
-		return nil
+	if len(call.Answers) == 0 {
+		return true
 	}
-	outcome := OutcomeAmbiguous
-	q.State, q.Error = fence.Ambiguous, err.Error()
-	if notApplied(err, a.o.traits.classify) || k.seam.Off.Has(sabotage.TimeoutMeansFailed) {
-		outcome, q.State = OutcomeFailed, fence.Failed
-	} else if a.r != nil {
-		a.r.noteUnknown()
-	}
-	return a.outcome(outcome, err, a.settle(ctx, q))
+	return !slices.ContainsFunc(q.Answers, func(id string) bool { return !slices.Contains(call.Answers, id) })
 }
 
-func (a *attempt) lost() <-chan struct{} {
-	if a.r == nil {
-		return nil
-	}
-	return a.r.lost
+// attempt is a call that was granted, or found done.
+type attempt struct {
+	k            *Keeper
+	r            *Run // nil without a job
+	conversation string
+	o            *order
+	sent         time.Time // when the claim was asked for, by the process's clock
+	granted      *fence.Effect
+	call         *fence.Call
+	replay       *fence.Call
+	left         time.Duration // until the claim's deadline, by the ledger's clock, when it was granted
 }
 
-// perform runs fn on a ctx that is detached from the handler's cancellation and has the
-// effect's timeout. A panic or Goexit makes the outcome unknown at once, and passes through
-// unchanged (rule S2.2).
-func (a *attempt) perform(ctx context.Context, call *Call, fn func(context.Context, *Call) (kept, error)) (value kept, err error) {
-	effectCtx, cancel := a.k.seam.WithTimeout(context.WithoutCancel(ctx), a.o.timeout)
-	defer cancel()
-	returned := false
-	defer func() {
-		if returned {
-			return
-		}
-		if a.r != nil {
-			a.r.noteUnknown()
-		}
-		_ = a.settle(ctx, fence.SettleRequest{
-			State: fence.Ambiguous, Reference: call.getReference(), Error: "the effect panicked or left its goroutine",
-		})
-	}()
-	value, err = fn(effectCtx, call)
-	returned = true
-	return value, err
+// inTime is rule S6.3: the claim's deadline counts from before it was sent, by either clock,
+// because the process may have slept. It reports whether needs is left.
+func (a *attempt) inTime(needs time.Duration) bool {
+	left := min(a.left, a.o.claim-a.k.seam.Now().Sub(a.sent))
+	return left >= needs || a.k.seam.Off.Has(sabotage.LateStartCalls)
+}
+
+// notStarted settles a call that came too late to be made.
+func (a *attempt) notStarted(ctx context.Context) error {
+	_, err := a.settle(ctx, fence.SettleRequest{State: fence.Failed, NotStarted: true, Error: ErrNotStarted.Error()})
+	return a.outcome(OutcomeFailed, ErrNotStarted, err)
 }
 
 func (a *attempt) outcome(o Outcome, cause, unrecorded error) error {
 	return &OutcomeError{Outcome: o, Effect: a.o.ref, Call: a.call.Number, Recorded: unrecorded == nil, Err: cause}
-}
-
-// settle records an outcome, on a ctx that is detached from the handler's and bounded (rule
-// S7.1). It keeps trying until the bound.
-func (a *attempt) settle(ctx context.Context, q fence.SettleRequest) error {
-	k := a.k
-	q.Effect, q.Claim, q.Granted = a.o.ref.ID, a.call.Claim, a.granted
-	settleCtx, cancel := k.settleCtx(ctx)
-	if k.seam.Off.Has(sabotage.SettleByHandlerCtx) {
-		settleCtx = ctx
-	}
-	defer cancel()
-	var err error
-	for pause := k.config.PollMin; ; pause = min(2*pause, k.config.PollMax) {
-		if a.r != nil {
-			_, _, err = a.r.h.Settle(settleCtx, q)
-		} else {
-			_, _, err = k.ledger.Settle(settleCtx, a.conversation, q)
-		}
-		if err == nil {
-			return nil
-		}
-		if k.seam.Sleep(settleCtx, pause/2+k.seam.Jitter(pause)) != nil {
-			break
-		}
-	}
-	err = k.storeError(settleCtx, jobOf(a.r, a.conversation), "settle", err)
-	k.tell(settleCtx, Event{
-		Kind: fence.EventNotRecorded, Conversation: a.conversation, Run: a.call.Run, Delivery: a.call.Delivery.Number,
-		Effect: a.o.ref, Call: a.call.Number, Text: string(q.State), Err: err,
-	})
-	return err
 }

@@ -3,6 +3,7 @@ package runs
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/fencedrun/fencedrun/fence"
@@ -21,7 +22,7 @@ func (k *Keeper) Stamp(ctx context.Context, conversation string) (int64, error) 
 	}
 	n, err := k.ledger.Stamp(ctx, conversation)
 	if err != nil {
-		return 0, k.storeError(ctx, Job{Conversation: conversation}, "stamp", err)
+		return 0, k.failed(ctx, Job{Conversation: conversation}, "stamp", err)
 	}
 	return n, nil
 }
@@ -53,9 +54,9 @@ func (k *Keeper) Cancel(ctx context.Context, run RunKey, o CancelOptions) (bool,
 	if err := key.ValidateName("id", run.ID, key.MaxJobID); err != nil {
 		return false, err
 	}
-	v, err := k.ledger.Cancel(ctx, fence.CancelRequest{Run: run, By: o.By, Why: o.Why, Dismiss: o.Dismiss})
+	v, err := k.ledger.Cancel(ctx, fence.CancelRequest{Run: run, By: clean(o.By), Why: clean(o.Why), Dismiss: o.Dismiss})
 	if err != nil {
-		return false, k.storeError(ctx, Job{Queue: run.Queue, ID: run.ID}, "cancel", err)
+		return false, k.failed(ctx, Job{Queue: run.Queue, ID: run.ID}, "cancel", err)
 	}
 	return v.Cancelled, nil
 }
@@ -97,22 +98,20 @@ func (k *Keeper) Report(ctx context.Context, conversation string, w Write) (Repo
 			return Reported{}, err
 		}
 	}
-	if w.Reference != "" {
-		if err := key.ValidateName("Write.Reference", w.Reference, key.MaxJobID); err != nil {
-			return Reported{}, err
-		}
-	}
 	if err := checkIDs("Write.Answers", w.Answers); err != nil {
 		return Reported{}, err
 	}
-	q := fence.ReportRequest{ID: w.ID, Intent: w.Intent, Answers: w.Answers, Reference: w.Reference, Summary: w.Summary, By: w.By}
+	q := fence.ReportRequest{
+		ID: w.ID, Intent: w.Intent, Answers: slices.Clone(w.Answers), Reference: referenceOf(w.Reference),
+		Summary: clean(w.Summary), By: clean(w.By),
+	}
 	if w.IdempotencyKey != "" {
 		// Another system's key is no error: then the write is simply not our echo.
 		q.Effect, _ = key.EffectOf(w.IdempotencyKey)
 	}
 	v, err := k.ledger.Report(ctx, conversation, q)
 	if err != nil {
-		return Reported{}, k.storeError(ctx, Job{Conversation: conversation}, "report", err)
+		return Reported{}, k.failed(ctx, Job{Conversation: conversation}, "report", err)
 	}
 	return Reported{Known: v.Known, Echo: v.Echo}, nil
 }
@@ -125,9 +124,9 @@ func (k *Keeper) Dismiss(ctx context.Context, conversation string, ids []string,
 	if err := checkIDs("ids", ids); err != nil {
 		return nil, err
 	}
-	v, err := k.ledger.Dismiss(ctx, conversation, ids, why)
+	v, err := k.ledger.Dismiss(ctx, conversation, ids, clean(why))
 	if err != nil {
-		return nil, k.storeError(ctx, Job{Conversation: conversation}, "dismiss", err)
+		return nil, k.failed(ctx, Job{Conversation: conversation}, "dismiss", err)
 	}
 	return v.Dismissed, nil
 }
@@ -145,15 +144,16 @@ type Resolution struct {
 	Force bool
 }
 
-// ErrNotResolved is returned when a verdict was refused; its text says why.
-type ErrNotResolved struct {
+// NotResolvedError is returned when a verdict was refused; its text says why.
+type NotResolvedError struct {
+	// Why is for people.
 	Why string
 	// RetryAfter is set when the claim's deadline has not passed.
 	RetryAfter time.Duration
 }
 
 // Error says why the verdict was refused.
-func (e *ErrNotResolved) Error() string { return "fencedrun: resolve: refused: " + e.Why }
+func (e *NotResolvedError) Error() string { return "fencedrun: resolve: refused: " + e.Why }
 
 // Resolve decides an unknown outcome and returns the effect before and after. Committed never
 // becomes failed.
@@ -165,16 +165,17 @@ func (k *Keeper) Resolve(ctx context.Context, conversation, effectID string, v R
 		return nil, nil, err
 	}
 	if v.By == "" {
-		return nil, nil, fmt.Errorf("fencedrun: resolve: By is empty: say who decides")
+		return nil, nil, fmt.Errorf("fencedrun: resolve: Resolution.By is empty: say who decides")
 	}
 	verdict, now, err := k.ledger.Resolve(ctx, conversation, fence.ResolveRequest{
-		Effect: effectID, Happened: v.Happened, By: v.By, Note: v.Note, Reference: v.Reference, Force: v.Force,
+		Effect: effectID, Happened: v.Happened, By: clean(v.By), Note: clean(v.Note),
+		Reference: referenceOf(v.Reference), Force: v.Force,
 	})
 	if err != nil {
-		return nil, nil, k.storeError(ctx, Job{Conversation: conversation}, "resolve", err)
+		return nil, nil, k.failed(ctx, Job{Conversation: conversation}, "resolve", err)
 	}
 	if verdict.Refused != "" {
-		refused := &ErrNotResolved{Why: verdict.Refused}
+		refused := &NotResolvedError{Why: verdict.Refused}
 		if verdict.Early {
 			refused.RetryAfter = max(verdict.Deadline-now, 0).Duration()
 		}
@@ -190,7 +191,7 @@ func (k *Keeper) History(ctx context.Context, conversation string) (History, err
 	}
 	h, err := k.ledger.History(ctx, conversation)
 	if err != nil {
-		return h, k.storeError(ctx, Job{Conversation: conversation}, "history", err)
+		return h, k.failed(ctx, Job{Conversation: conversation}, "history", err)
 	}
 	return h, nil
 }
@@ -211,7 +212,7 @@ func (k *Keeper) Unresolved(ctx context.Context, older time.Duration, limit int)
 	}
 	found, now, err := k.ledger.Unresolved(ctx, fence.MillisOf(older), limit)
 	if err != nil {
-		return nil, k.storeError(ctx, Job{}, "unresolved", err)
+		return nil, k.failed(ctx, Job{}, "unresolved", err)
 	}
 	list := make([]UnresolvedEffect, len(found))
 	for i, f := range found {
@@ -238,7 +239,7 @@ func (k *Keeper) Open(ctx context.Context, older time.Duration, limit int) ([]Op
 	}
 	found, now, err := k.ledger.OpenInbound(ctx, fence.MillisOf(older), limit)
 	if err != nil {
-		return nil, k.storeError(ctx, Job{}, "open", err)
+		return nil, k.failed(ctx, Job{}, "open", err)
 	}
 	list := make([]OpenMessage, len(found))
 	for i, f := range found {
@@ -258,11 +259,11 @@ func (k *Keeper) Purge(ctx context.Context, limit int) (Purged, error) {
 		return Purged{}, err
 	}
 	if limit <= 0 {
-		return Purged{}, fmt.Errorf("fencedrun: Purge: limit must be positive: %d", limit)
+		return Purged{}, fmt.Errorf("fencedrun: purge: limit is not positive: %d", limit)
 	}
 	p, err := k.ledger.Purge(ctx, limit)
 	if err != nil {
-		return p, k.storeError(ctx, Job{}, "purge", err)
+		return p, k.failed(ctx, Job{}, "purge", err)
 	}
 	return p, nil
 }

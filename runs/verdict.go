@@ -106,7 +106,7 @@ func (k *Keeper) comeBack(reason Reason, left time.Duration) Verdict {
 // S1 Parked, S8).
 func (k *Keeper) unknown(e *RefusedError) Verdict {
 	switch {
-	case e.Refusal.Again:
+	case e.again():
 		return Verdict{Action: ActionRetry, Reason: e.Reason, Note: "the effect may be called again while its provider honours the key"}
 	case e.RetryAfter > 0:
 		return Verdict{
@@ -119,17 +119,16 @@ func (k *Keeper) unknown(e *RefusedError) Verdict {
 
 // verdictOf translates a refusal that is not a matter of the run's own life.
 func (k *Keeper) verdictOf(e *RefusedError) Verdict {
-	ref := e.Refusal
 	switch {
-	case ref.Stale:
+	case e.stale():
 		return Verdict{Action: ActionStale, Reason: e.Reason, Note: "a later delivery of this job holds the right to write"}
 	case e.Reason == fence.ReasonCancelled:
-		return Verdict{Action: ActionDrop, Reason: e.Reason, Note: "cancelled"}
-	case e.Reason == fence.ReasonSuperseded && !ref.ComeBack:
-		return Verdict{Action: ActionDrop, Reason: e.Reason, Note: "superseded by a newer job that took care of it"}
+		return Verdict{Action: ActionDrop, Reason: e.Reason, Note: notes[e.Reason]}
+	case e.Reason == fence.ReasonSuperseded && !e.comeBack():
+		return Verdict{Action: ActionDrop, Reason: e.Reason, Note: notes[e.Reason]}
 	case e.Reason == fence.ReasonLeaseLost:
 		return Verdict{Action: ActionRetry, Reason: e.Reason, Note: "the lease may have run out"}
-	case ref.ComeBack || e.Reason == fence.ReasonWaitTimeout:
+	case e.comeBack() || e.Reason == fence.ReasonWaitTimeout:
 		return k.comeBack(e.Reason, e.RetryAfter)
 	case e.Reason == fence.ReasonAmbiguous || e.Reason == fence.ReasonUnresolved:
 		return k.unknown(e)
@@ -145,6 +144,8 @@ func (k *Keeper) verdictOf(e *RefusedError) Verdict {
 }
 
 var notes = map[Reason]string{
+	fence.ReasonCancelled:            "cancelled",
+	fence.ReasonSuperseded:           "superseded by a newer job that took care of it",
 	fence.ReasonParamsChanged:        "the same effect was asked for with other params",
 	fence.ReasonExhausted:            "too many calls are known not to have applied",
 	fence.ReasonConversationMismatch: "the job is active on another conversation",

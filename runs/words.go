@@ -76,3 +76,7 @@ func ID(s string) EffectKey { return key.ID(s) }
 func Key(name string, value any, more ...any) EffectKey {
 	return key.New(append([]any{name, value}, more...)...)
 }
+
+// ParseKey returns the key that EffectRef.Key, Taken.Effect.Key or a record's Key is the text
+// of: to call an effect again with the same key, or to look one up.
+func ParseKey(text string) (EffectKey, error) { return key.Parse(text) }

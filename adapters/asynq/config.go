@@ -108,7 +108,10 @@ func New(keeper *runs.Keeper, config *Config) (*Adapter, error) {
 		config = &Config{}
 	}
 	a := &Adapter{keeper: keeper, config: *config}
-	return a, a.config.check()
+	if err := a.config.check(); err != nil {
+		return nil, err
+	}
+	return a, nil
 }
 
 func (c *Config) check() error {

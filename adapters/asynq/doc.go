@@ -24,9 +24,9 @@
 //	retried                              an error: a retry is spent
 //	stale                                nothing yet: the return is held until the newer delivery has ended
 //
-// When the run decides, the error is a [*VerdictError]. It hides what the
-// handler's own error wraps, because asynq looks for RevokeTask and SkipRetry
-// through the whole chain; the text is kept.
+// When the run decides, the error is a [*runs.VerdictError], which an ErrorHandler
+// finds with errors.As. It hides what the handler's own error wraps, because asynq
+// looks for RevokeTask and SkipRetry through the whole chain; the text is kept.
 //
 // # What asynq does, and what follows
 //

@@ -12,9 +12,6 @@ import (
 	"github.com/fencedrun/fencedrun/runs"
 )
 
-// stampSource is the order source of ledger stamps.
-const stampSource = "stamp"
-
 // Conversation is what a producer says about a task.
 type Conversation struct {
 	// ID of the conversation that the task works on. At most 512 bytes.
@@ -58,7 +55,7 @@ func (a *Adapter) NewTask(ctx context.Context, typename string, payload []byte, 
 			return nil, fmt.Errorf("fencedrun: asynqruns: stamp task: %w", err)
 		}
 		// Not c.Stamp: what was read for the payload was read before.
-		c.Order = runs.Order{Source: stampSource, Number: stamp}
+		c.Order = runs.Order{Source: runs.StampSource, Number: stamp}
 	}
 	if c.Nonce == "" {
 		c.Nonce = runs.SeamOf(a.keeper).NewID()
@@ -104,7 +101,7 @@ func (c *Conversation) envelope() (envelope.Envelope, error) {
 	case len(c.Inbound) == 0 && !c.NoInbound:
 		return e, errors.New("fencedrun: asynqruns: Conversation.Inbound is not chosen: name the messages, or say NoInbound")
 	case c.Stamp != 0 && c.Order == (runs.Order{}):
-		e.Source, e.Number = stampSource, c.Stamp
+		e.Source, e.Number = runs.StampSource, c.Stamp
 	}
 	return e, e.Check()
 }

@@ -11,41 +11,14 @@ import (
 	"github.com/fencedrun/fencedrun/runs"
 )
 
-// VerdictError is the error that asynq gets when the run decided, not the
-// handler. An ErrorHandler finds it with errors.As. errors.Is finds
-// asynq.SkipRetry in it when the task is to be archived, the sentinel of its
-// reason (runs.ErrSuperseded, …), and nothing that the handler's own error wraps.
-type VerdictError struct {
-	Verdict runs.Verdict
-	// queue is asynq's own word for the verdict, or nil.
-	queue error
+// worded gives an error of the run's asynq's own word. asynq.SkipRetry and
+// asynq.RevokeTask are found by errors.Is, and so is what err matches.
+type worded struct {
+	error
+	word error
 }
 
-// Error gives the note of the verdict.
-func (e *VerdictError) Error() string {
-	switch {
-	case e.Verdict.Err != nil:
-		return e.Verdict.Err.Error()
-	case e.Verdict.Note != "":
-		return "fencedrun: " + e.Verdict.Note
-	}
-	return "fencedrun: " + string(e.Verdict.Action)
-}
-
-// Is reports whether target is asynq's word for the verdict.
-func (e *VerdictError) Is(target error) bool { return e.queue != nil && target == e.queue }
-
-// Unwrap returns the run's error.
-func (e *VerdictError) Unwrap() error { return e.Verdict.Err }
-
-// notAFailure reports whether err sends the task back without spending a retry.
-func notAFailure(err error) (*VerdictError, bool) {
-	var e *VerdictError
-	if !errors.As(err, &e) {
-		return nil, false
-	}
-	return e, e.Verdict.Action == runs.ActionComeBack || e.Verdict.Action == runs.ActionStale
-}
+func (e worded) Unwrap() []error { return []error{e.error, e.word} }
 
 // result says what asynq gets for a verdict. revoke is Config.Revoke.
 func result(v runs.Verdict, revoke bool) error {
@@ -54,17 +27,25 @@ func result(v runs.Verdict, revoke bool) error {
 		return nil
 	case runs.ActionDrop:
 		if revoke {
-			return &VerdictError{Verdict: v, queue: asynq.RevokeTask}
+			return worded{&runs.VerdictError{Action: v.Action, Reason: v.Reason, Note: v.Note}, asynq.RevokeTask}
 		}
 		return nil
-	case runs.ActionComeBack, runs.ActionRetry, runs.ActionStale:
-		return &VerdictError{Verdict: v}
-	case runs.ActionPark, runs.ActionDiscard:
-		return &VerdictError{Verdict: v, queue: asynq.SkipRetry}
-	case runs.ActionReturn:
+	case runs.ActionComeBack, runs.ActionRetry, runs.ActionStale, runs.ActionReturn:
 		return v.Err
+	case runs.ActionPark, runs.ActionDiscard:
+		return worded{v.Err, asynq.SkipRetry}
 	}
 	return fmt.Errorf("fencedrun: asynqruns: unknown verdict %q", v.Action)
+}
+
+// notAFailure reports whether err sends the task back without spending a retry,
+// and after how long.
+func notAFailure(err error) (after time.Duration, ok bool) {
+	var e *runs.VerdictError
+	if !errors.As(err, &e) {
+		return 0, false
+	}
+	return max(e.After, 0), e.Action == runs.ActionComeBack || e.Action == runs.ActionStale
 }
 
 // permanent reports whether asynq will never deliver the task again if the
@@ -117,8 +98,8 @@ func (a *Adapter) Config(c asynq.Config) asynq.Config {
 		return isFailure(err)
 	}
 	c.RetryDelayFunc = func(n int, err error, task *asynq.Task) time.Duration {
-		if e, ok := notAFailure(err); ok {
-			return max(e.Verdict.After, 0)
+		if after, ok := notAFailure(err); ok {
+			return after
 		}
 		return delay(n, err, task)
 	}

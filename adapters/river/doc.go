@@ -31,9 +31,9 @@
 //	retried                              an error: an attempt is spent
 //	stale                                a value that leaves the row alone
 //
-// When the run decides, the error is a [*VerdictError], inside of JobCancel's. It
-// hides what the worker's own error wraps, because River looks for JobSnooze and
-// JobCancel through the whole chain; the text is kept.
+// When the run decides, the error is a [*runs.VerdictError], which an ErrorHandler
+// finds with errors.As. It hides what the worker's own error wraps, because River
+// looks for JobSnooze and JobCancel through the whole chain; the text is kept.
 //
 // # What River does, and what follows
 //

@@ -16,15 +16,13 @@ import (
 //
 // River asks the outermost error only, and documents none of it. The tests of
 // this package pin it on the version of go.mod.
-type staleError struct{ note string }
-
-func (e *staleError) Error() string { return e.note }
+type staleError struct{ error }
 
 // Jobs is asked by River's executor: the jobs to report.
-func (e *staleError) Jobs() []*rivertype.JobRow { return nil }
+func (*staleError) Jobs() []*rivertype.JobRow { return nil }
 
 // ErrorsByID is asked by River's executor: what to report of each.
-func (e *staleError) ErrorsByID() map[int64]error { return nil }
+func (*staleError) ErrorsByID() map[int64]error { return nil }
 
 const (
 	ownPackage    = "github.com/fencedrun/fencedrun/adapters/river."

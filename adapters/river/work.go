@@ -46,7 +46,7 @@ func (p *Plugin) Work(ctx context.Context, row *rivertype.JobRow, doInner func(c
 		fetchedAt = *row.AttemptedAt
 	}
 	if !p.at.enter(row.ID, fetchedAt) {
-		return p.stale(ctx, job, "a delivery that was fetched later is at work already")
+		return p.stale(ctx, job, errLate)
 	}
 	defer p.at.leave(row.ID, fetchedAt)
 
@@ -57,22 +57,24 @@ func (p *Plugin) Work(ctx context.Context, row *rivertype.JobRow, doInner func(c
 		return doInner(context.WithValue(ctx, inside{}, key))
 	})
 	if v.Action == runs.ActionStale {
-		return p.stale(ctx, job, v.Note)
+		return p.stale(ctx, job, v.Err)
 	}
 	note(ctx, row, v)
 	return result(v, p.config.CancelDropped)
 }
 
 // stale leaves the row to the newer delivery.
-func (p *Plugin) stale(ctx context.Context, job runs.Job, note string) error {
+func (p *Plugin) stale(ctx context.Context, job runs.Job, err error) error {
 	if !outermost() {
 		// The value may be hidden. When the newer delivery has ended, an
 		// ordinary error can at worst make one more, and that one finds the run
 		// as it is.
 		_ = p.keeper.WaitStale(ctx, job)
 	}
-	return &staleError{note: "fencedrun: " + note}
+	return &staleError{err}
 }
+
+var errLate = errors.New("fencedrun: riverruns: a delivery that was fetched later is at work already")
 
 // envelope returns what was said about the job when it was inserted. No
 // conversation means that the job may go without a run.

@@ -44,6 +44,7 @@ type armPlace struct {
 // arms opens them. emit tells the program what happened, for the transcript: an event of kind proc.Noted.
 var arms = map[string]func(ctx context.Context, place armPlace, emit func(proc.Event)) (arm, error){
 	armWithout: openUnfenced,
+	armWith:    openFenced,
 }
 
 func openArm(ctx context.Context, place armPlace, emit func(proc.Event)) (arm, error) {

@@ -29,7 +29,7 @@ func program(t *testing.T, args ...string) (status int, stdout, stderr string) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer file.Close()
+		t.Cleanup(func() { _ = file.Close() })
 		files[i] = file
 	}
 	status = run(args, files[0], files[1])

@@ -9,6 +9,9 @@ const (
 
 	deskDeadline = time.Second // how long a request to the help desk may take
 
+	ledgerLease   = 2 * time.Second      // how long a run counts as alive after its last heartbeat
+	effectTimeout = deskDeadline * 3 / 2 // of an effect; its claim lapses after twice that
+
 	typeMin  = 15 * time.Millisecond // between two messages of a burst
 	typeMax  = 60 * time.Millisecond
 	pauseMin = 900 * time.Millisecond // after a burst, in which a good bot answers

@@ -15,12 +15,13 @@ type watch struct {
 	mu         sync.Mutex
 	live       map[string]map[int]proc.Event // job -> worker -> its delivery's beginning
 	deliveries map[string]int                // per job
+	messages   map[string]string             // what each job is about
 	models     int
 	notes      []proc.Event
 }
 
 func newWatch() *watch {
-	return &watch{live: map[string]map[int]proc.Event{}, deliveries: map[string]int{}}
+	return &watch{live: map[string]map[int]proc.Event{}, deliveries: map[string]int{}, messages: map[string]string{}}
 }
 
 func (w *watch) on(event proc.Event) {
@@ -28,6 +29,7 @@ func (w *watch) on(event proc.Event) {
 	case proc.Began:
 		w.mu.Lock()
 		w.deliveries[event.Job]++
+		w.messages[event.Job] = event.Message
 		n := w.deliveries[event.Job]
 		if w.live[event.Job] == nil {
 			w.live[event.Job] = map[int]proc.Event{}
@@ -48,7 +50,7 @@ func (w *watch) on(event proc.Event) {
 			delete(w.live, event.Job)
 		}
 		if event.Text != "" {
-			w.note(event, "delivery in worker %d returned: %s", event.Worker, event.Text)
+			w.note(event, "delivery in worker %d returned: %s", event.Worker, shorten(event.Text))
 		}
 		w.mu.Unlock()
 	case proc.Thought:
@@ -57,16 +59,29 @@ func (w *watch) on(event proc.Event) {
 		w.mu.Unlock()
 	case proc.Noted:
 		w.mu.Lock()
+		if event.Message == "" {
+			event.Message = w.messages[event.Job]
+		}
 		w.notes = append(w.notes, event)
 		w.mu.Unlock()
 	case proc.Ready:
 	}
 }
 
-// note adds a line to the transcript of event's conversation. w.mu is held.
+// note adds a line to the transcript of event's conversation, at event's time. w.mu is held.
 func (w *watch) note(event proc.Event, format string, args ...any) {
-	event.Kind, event.Text, event.At = proc.Noted, fmt.Sprintf(format, args...), time.Now()
+	event.Kind, event.Text = proc.Noted, fmt.Sprintf(format, args...)
 	w.notes = append(w.notes, event)
+}
+
+// shorten keeps a transcript's lines readable: errors that wrap errors are long.
+func shorten(text string) string {
+	const most = 100
+	runes := []rune(text)
+	if len(runes) <= most {
+		return text
+	}
+	return string(runes[:most]) + "…"
 }
 
 // gone takes note that a worker was killed.
@@ -78,6 +93,7 @@ func (w *watch) gone(worker int) {
 		if !held {
 			continue
 		}
+		event.At = time.Now()
 		w.note(event, "worker %d is killed at work on it", worker)
 		if delete(by, worker); len(by) == 0 {
 			delete(w.live, job)
@@ -90,6 +106,7 @@ func (w *watch) again(job string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for worker, event := range w.live[job] {
+		event.At = time.Now()
 		w.note(event, "the queue loses sight of it and delivers it again, while worker %d is at work on it", worker)
 		return
 	}

@@ -27,7 +27,7 @@ func TestAJobIsLiveWhileALivingWorkerHasIt(t *testing.T) {
 	if !w.isLive("j") {
 		t.Error("worker 2 has it, and it does not count as live")
 	}
-	w.on(proc.Event{Kind: proc.Ended, Job: "j", Worker: 2, Text: "no luck"})
+	w.on(proc.Event{Kind: proc.Ended, Job: "j", Worker: 2, Conversation: "c", Message: "m", Text: "no luck"})
 	if w.isLive("j") {
 		t.Error("nobody has it, and it counts as live")
 	}
@@ -36,6 +36,7 @@ func TestAJobIsLiveWhileALivingWorkerHasIt(t *testing.T) {
 	if w.isLive("j") {
 		t.Error("its worker was killed, and it counts as live")
 	}
+	w.on(proc.Event{Kind: proc.Noted, Job: "j", Conversation: "c", Text: "something"})
 	w.on(proc.Event{Kind: proc.Thought})
 	if redeliveries, models := w.counts(); redeliveries != 2 || models != 1 {
 		t.Errorf("%d redeliveries, %d model calls; want 2 and 1", redeliveries, models)
@@ -45,6 +46,9 @@ func TestAJobIsLiveWhileALivingWorkerHasIt(t *testing.T) {
 	}
 	var notes []string
 	for _, note := range w.transcript() {
+		if note.Message != "m" || note.Conversation != "c" {
+			t.Errorf("note %q belongs to message %q", note.Text, note.Message)
+		}
 		notes = append(notes, note.Text)
 	}
 	if got := strings.Join(notes, "\n"); !strings.Contains(got, "worker 1 is killed") || !strings.Contains(got, "returned: no luck") {

@@ -9,6 +9,7 @@ package memledger
 import (
 	"cmp"
 	"context"
+	"iter"
 	"maps"
 	"slices"
 	"strings"
@@ -28,7 +29,7 @@ func NewSeamed(s *seam.Seam) *Store {
 	return &Store{seam: s, convs: map[string]*conversation{}, homes: map[string]home{}}
 }
 
-// Store implements ledger.Store and ledger.Locker is not needed: the process's own queue for a
+// Store implements ledger.Store. A ledger.Locker is not needed: the process's own queue for a
 // conversation is all the contention there is.
 type Store struct {
 	seam *seam.Seam
@@ -92,15 +93,18 @@ func (s *Store) load(conv string, q ledger.Query) ledger.Snapshot {
 }
 
 func (c *conversation) tail(since int64) []ledger.Row {
-	tail := c.where(func(row ledger.Row) bool { return row.Index.Landed > since })
-	slices.SortFunc(tail, func(a, b ledger.Row) int { return cmp.Compare(a.Index.Landed, b.Index.Landed) })
+	tail := c.where(func(row ledger.Row) bool { return row.Index.Landed > max(since, 0) })
+	slices.SortFunc(tail, func(a, b ledger.Row) int {
+		return cmp.Or(cmp.Compare(a.Index.Landed, b.Index.Landed), cmp.Compare(a.Key, b.Key))
+	})
 	return tail
 }
 
+// where returns the rows that match, in no order.
 func (c *conversation) where(match func(ledger.Row) bool) []ledger.Row {
 	var rows []ledger.Row
-	for _, key := range slices.Sorted(maps.Keys(c.rows)) {
-		if row := c.rows[key]; match(row) {
+	for _, row := range c.rows {
+		if match(row) {
 			rows = append(rows, row)
 		}
 	}
@@ -142,7 +146,9 @@ func (s *Store) Apply(ctx context.Context, conv string, w ledger.Write) (ledger.
 		s.homes[w.Home.Run] = home{Home: ledger.Home{Found: true, Conversation: conv}}
 	}
 	for _, run := range w.Forget {
-		delete(s.homes, run)
+		if s.homes[run].Conversation == conv {
+			delete(s.homes, run)
+		}
 	}
 	return ledger.Result{Applied: true, Now: now}, nil
 }
@@ -198,7 +204,7 @@ func (s *Store) Renew(ctx context.Context, leases []ledger.LeaseKey, d time.Dura
 		for l := range c.leases {
 			if lease := &c.leases[l]; lease.Run == key.Run && lease.Nonce == key.Nonce {
 				lease.Until = now + fence.MillisOf(d)
-				renewed[i].Found = true
+				renewed[i].Found, renewed[i].Until = true, lease.Until
 			}
 		}
 	}
@@ -254,19 +260,39 @@ func (s *Store) Scan(ctx context.Context, q ledger.Scan) ([]ledger.Found, error)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var found []ledger.Found
-	for _, name := range slices.Sorted(maps.Keys(s.convs)) {
-		if q.Conversation != "" && name != q.Conversation || !strings.HasPrefix(name, q.Prefix) {
-			continue
+	match := s.matches(q)
+	for name, c := range s.among(q) {
+		if q.Kind == ledger.ScanDue && match(c.head) {
+			found = append(found, ledger.Found{Conversation: name, Row: c.head})
 		}
-		for _, row := range s.convs[name].where(s.matches(q)) {
-			found = append(found, ledger.Found{Conversation: name, Row: row})
+		for _, row := range c.rows {
+			if match(row) {
+				found = append(found, ledger.Found{Conversation: name, Row: row})
+			}
 		}
 	}
-	slices.SortStableFunc(found, func(a, b ledger.Found) int { return compare(q.Kind, a, b) })
+	slices.SortFunc(found, func(a, b ledger.Found) int { return compare(q.Kind, a, b) })
 	if q.After != nil {
 		found = slices.DeleteFunc(found, func(f ledger.Found) bool { return compare(q.Kind, f, *q.After) <= 0 })
 	}
-	return found[:min(len(found), q.Limit)], nil
+	return found[:min(len(found), max(q.Limit, 0))], nil
+}
+
+// among returns the conversations that q speaks of, in no order.
+func (s *Store) among(q ledger.Scan) iter.Seq2[string, *conversation] {
+	return func(yield func(string, *conversation) bool) {
+		if q.Conversation != "" {
+			if c := s.convs[q.Conversation]; c != nil {
+				yield(q.Conversation, c)
+			}
+			return
+		}
+		for name, c := range s.convs {
+			if strings.HasPrefix(name, q.Prefix) && !yield(name, c) {
+				return
+			}
+		}
+	}
 }
 
 func (s *Store) matches(q ledger.Scan) func(ledger.Row) bool {
@@ -284,12 +310,14 @@ func (s *Store) matches(q ledger.Scan) func(ledger.Row) bool {
 }
 
 func compare(kind ledger.ScanKind, a, b ledger.Found) int {
-	if kind == ledger.ScanOpen {
-		if c := cmp.Compare(a.Row.Index.At, b.Row.Index.At); c != 0 {
-			return c
-		}
+	first := 0
+	switch kind {
+	case ledger.ScanOpen:
+		first = cmp.Compare(a.Row.Index.At, b.Row.Index.At)
+	case ledger.ScanDue:
+		first = cmp.Compare(a.Row.Index.Due, b.Row.Index.Due)
 	}
-	return cmp.Or(cmp.Compare(a.Conversation, b.Conversation), cmp.Compare(a.Row.Key, b.Row.Key))
+	return cmp.Or(first, cmp.Compare(a.Conversation, b.Conversation), cmp.Compare(a.Row.Key, b.Row.Key))
 }
 
 // Close implements ledger.Store. The rows stay, for whoever still holds the store.

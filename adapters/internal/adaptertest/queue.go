@@ -85,6 +85,8 @@ type Queue interface {
 	Shutdown()
 	// Rerun runs a stopped or finished job again, as an operator does.
 	Rerun(name string)
+	// ID is the queue's own id of a job.
+	ID(name string) string
 	// Record reads the job.
 	Record(name string) Record
 }

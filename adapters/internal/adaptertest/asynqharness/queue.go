@@ -105,6 +105,9 @@ func (q *Queue) Rerun(name string) {
 	}
 }
 
+// ID implements [adaptertest.Queue].
+func (q *Queue) ID(name string) string { return name }
+
 // Record implements [adaptertest.Queue].
 func (q *Queue) Record(name string) adaptertest.Record {
 	q.T.Helper()

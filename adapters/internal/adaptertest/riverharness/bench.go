@@ -23,6 +23,9 @@ import (
 	_ "modernc.org/sqlite" // the driver "sqlite"
 )
 
+// Tx is the transaction type of the harness's clients.
+type Tx = *sql.Tx
+
 // Args are the args of the harness's one job kind.
 type Args struct {
 	Name     string   `json:"name"`
@@ -44,7 +47,7 @@ func (a Args) Inbound() []string { return a.Messages }
 type Bench struct {
 	T      testing.TB
 	DB     *sql.DB
-	Client *river.Client[*sql.Tx]
+	Client *river.Client[Tx]
 
 	driver *riversqlite.Driver
 }
@@ -63,7 +66,7 @@ func New(t testing.TB, insert *river.Config) *Bench {
 	}
 	t.Cleanup(func() { _ = db.Close() })
 	b := &Bench{T: t, DB: db, driver: riversqlite.New(db)}
-	b.Client = b.client(insert)
+	b.Client = b.NewClient(insert)
 	return b
 }
 
@@ -118,7 +121,8 @@ func (bubble) NowOrNil() *time.Time {
 	return &now
 }
 
-func (b *Bench) client(config *river.Config) *river.Client[*sql.Tx] {
+// NewClient makes a client that is not started. config may be nil.
+func (b *Bench) NewClient(config *river.Config) *river.Client[Tx] {
 	b.T.Helper()
 	if config == nil {
 		config = &river.Config{}
@@ -138,13 +142,13 @@ func (b *Bench) client(config *river.Config) *river.Client[*sql.Tx] {
 // Start starts a worker process: a client that works the default queue. Ten
 // workers and a retry delay of one second are filled in. The client is stopped
 // and its jobs are canceled when the test ends.
-func (b *Bench) Start(config *river.Config, work func(context.Context, *river.Job[Args]) error) *river.Client[*sql.Tx] {
+func (b *Bench) Start(config *river.Config, work func(context.Context, *river.Job[Args]) error) *river.Client[Tx] {
 	b.T.Helper()
 	return b.StartWorker(config, river.WorkFunc(work))
 }
 
 // StartWorker is [Bench.Start] for a worker that has more than a Work method.
-func (b *Bench) StartWorker(config *river.Config, worker river.Worker[Args]) *river.Client[*sql.Tx] {
+func (b *Bench) StartWorker(config *river.Config, worker river.Worker[Args]) *river.Client[Tx] {
 	b.T.Helper()
 	if config == nil {
 		config = &river.Config{}
@@ -160,7 +164,7 @@ func (b *Bench) StartWorker(config *river.Config, worker river.Worker[Args]) *ri
 	config.PollOnly = true
 	config.Workers = river.NewWorkers()
 	river.AddWorker(config.Workers, worker)
-	client := b.client(config)
+	client := b.NewClient(config)
 	if err := client.Start(context.Background()); err != nil {
 		b.T.Fatalf("start river client: %v", err)
 	}

@@ -3,9 +3,9 @@ package riverharness
 import (
 	"cmp"
 	"context"
-	"database/sql"
 	"encoding/json"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/riverqueue/river"
@@ -25,7 +25,7 @@ type Queue struct {
 	NoteKey string
 
 	ids     map[string]int64
-	worker  *river.Client[*sql.Tx]
+	worker  *river.Client[Tx]
 	handler adaptertest.Handler
 }
 
@@ -39,8 +39,11 @@ func NewQueue(b *Bench, noteKey string, plugins ...rivertype.Plugin) *Queue {
 // Name implements [adaptertest.Queue].
 func (q *Queue) Name() string { return "river" }
 
-// ID returns River's id of a job.
-func (q *Queue) ID(name string) int64 {
+// ID implements [adaptertest.Queue].
+func (q *Queue) ID(name string) string { return strconv.FormatInt(q.RowID(name), 10) }
+
+// RowID is River's id of a job.
+func (q *Queue) RowID(name string) int64 {
 	q.T.Helper()
 	id, ok := q.ids[name]
 	if !ok {
@@ -81,13 +84,20 @@ func (q *Queue) Enqueue(spec adaptertest.Spec) {
 	if err != nil {
 		q.T.Fatal(err)
 	}
-	row := q.Insert(Args{
+	insert := q.Client
+	if spec.Conversation == "" {
+		insert = q.NewClient(nil) // somebody who does not have the adapter
+	}
+	result, err := insert.Insert(context.Background(), Args{
 		Name:     spec.Name,
 		Payload:  spec.Payload,
 		Thread:   spec.Conversation,
 		Messages: spec.Inbound,
 	}, &river.InsertOpts{MaxAttempts: cmp.Or(spec.Tries, 20), Metadata: metadata})
-	q.ids[spec.Name] = row.ID
+	if err != nil {
+		q.T.Fatalf("insert job %s: %v", spec.Name, err)
+	}
+	q.ids[spec.Name] = result.Job.ID
 }
 
 // Redeliver implements [adaptertest.Queue].
@@ -96,7 +106,7 @@ func (q *Queue) Redeliver(name string) {
 	old := q.worker
 	go func() { _ = old.Stop(context.Background()) }() // waits for its handlers
 	time.Sleep(time.Second)
-	q.Release(q.ID(name))
+	q.Release(q.RowID(name))
 	q.Start(q.handler)
 }
 
@@ -111,7 +121,7 @@ func (q *Queue) Shutdown() {
 // Rerun implements [adaptertest.Queue].
 func (q *Queue) Rerun(name string) {
 	q.T.Helper()
-	if _, err := q.Client.JobRetry(context.Background(), q.ID(name)); err != nil {
+	if _, err := q.Client.JobRetry(context.Background(), q.RowID(name)); err != nil {
 		q.T.Fatalf("retry job %s: %v", name, err)
 	}
 }
@@ -119,7 +129,7 @@ func (q *Queue) Rerun(name string) {
 // Record implements [adaptertest.Queue].
 func (q *Queue) Record(name string) adaptertest.Record {
 	q.T.Helper()
-	row := q.Row(q.ID(name))
+	row := q.Row(q.RowID(name))
 	if row == nil {
 		return adaptertest.Record{State: adaptertest.Done, Word: "gone"}
 	}

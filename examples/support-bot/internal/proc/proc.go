@@ -32,6 +32,7 @@ type Event struct {
 // Kind says what an event is about.
 type Kind string
 
+// The kinds of events.
 const (
 	Ready   Kind = "ready" // the child is at work; Text is its address, if it has one
 	Began   Kind = "began" // a delivery of Job begins

@@ -94,8 +94,8 @@ func (c *Client) call(ctx context.Context, method, conversation, what string, in
 		// Only a readable body that says "applied": false counts; a gateway's error page says nothing.
 		failure := &StatusError{Status: response.StatusCode, Applied: true}
 		var said struct {
-			Error   string
-			Applied *bool
+			Error   string `json:"error"`
+			Applied *bool  `json:"applied"`
 		}
 		if json.NewDecoder(response.Body).Decode(&said) == nil && said.Applied != nil {
 			failure.Message, failure.Applied = said.Error, *said.Applied

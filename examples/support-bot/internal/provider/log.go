@@ -25,6 +25,7 @@ type Entry struct {
 // Did says what the provider did.
 type Did string
 
+// What a provider does.
 const (
 	Received Did = "message" // a customer's message came in
 	Replied  Did = "reply"   // the customer was sent an answer

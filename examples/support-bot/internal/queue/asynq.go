@@ -3,6 +3,7 @@ package queue
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -78,12 +79,12 @@ func claim(ctx context.Context, client redis.UniversalClient) error {
 		return fmt.Errorf("redis: %w", err)
 	}
 	if size > 0 {
-		if err := client.Get(ctx, ours).Err(); err == redis.Nil {
+		if err := client.Get(ctx, ours).Err(); errors.Is(err, redis.Nil) {
 			return fmt.Errorf("redis: this database holds %d keys that are not this example's: name an empty one, such as redis://host:6379/9", size)
 		} else if err != nil {
 			return fmt.Errorf("redis: %w", err)
 		}
-		if err := clear(ctx, client); err != nil {
+		if err := clearOurs(ctx, client); err != nil {
 			return err
 		}
 		if size, err = client.DBSize(ctx).Result(); err != nil {
@@ -99,8 +100,8 @@ func claim(ctx context.Context, client redis.UniversalClient) error {
 	return nil
 }
 
-// clear removes what this example and its Asynq servers write, and nothing else.
-func clear(ctx context.Context, client redis.UniversalClient) error {
+// clearOurs removes what this example and its Asynq servers write, and nothing else.
+func clearOurs(ctx context.Context, client redis.UniversalClient) error {
 	keys := []string{ours, "asynq:queues", "asynq:servers", "asynq:workers", "asynq:schedulers"}
 	for _, pattern := range []string{asynqPrefix + "*", "asynq:servers:{*", "asynq:workers:{*"} {
 		scan := client.Scan(ctx, 0, escapeGlob(pattern), 1000).Iterator()
@@ -184,7 +185,7 @@ func (q *asynqQ) Expire(ctx context.Context, ids []string) error {
 // again leaves behind what a Redis failover does that loses a task's dequeue: the task is pending once more, and the worker
 // that has it does not know.
 //
-// KEYS: active, lease, pending, task; ARGV: task id
+// Its KEYS are active, lease, pending and task, its ARGV the task id.
 var again = redis.NewScript(`
 if redis.call("LREM", KEYS[1], 0, ARGV[1]) == 0 then
 	return 0
@@ -227,7 +228,7 @@ func (q *asynqQ) Close() error {
 	} else {
 		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 		defer cancel()
-		err = clear(ctx, q.redis)
+		err = clearOurs(ctx, q.redis)
 	}
 	_ = q.redis.Close()
 	return err

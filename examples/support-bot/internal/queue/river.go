@@ -114,7 +114,8 @@ func openRiverSQLite(ctx context.Context, path string, additions Additions) (Que
 					return nil, err
 				}
 				defer rows.Close()
-				return scanCounts(rows)
+				counts, err := scanCounts(rows)
+				return counts, errors.Join(err, rows.Err())
 			},
 		},
 		table: "river_job",
@@ -169,7 +170,8 @@ func openRiverPostgres(ctx context.Context, address string, additions Additions)
 					return nil, err
 				}
 				defer rows.Close()
-				return scanCounts(rows)
+				counts, err := scanCounts(rows)
+				return counts, errors.Join(err, rows.Err())
 			},
 		},
 		table: quoted + ".river_job",
@@ -181,7 +183,6 @@ func openRiverPostgres(ctx context.Context, address string, additions Additions)
 func scanCounts(rows interface {
 	Next() bool
 	Scan(...any) error
-	Err() error
 }) (map[rivertype.JobState]int, error) {
 	counts := map[rivertype.JobState]int{}
 	for rows.Next() {
@@ -192,7 +193,7 @@ func scanCounts(rows interface {
 		}
 		counts[rivertype.JobState(state)] = n
 	}
-	return counts, rows.Err()
+	return counts, nil
 }
 
 var silent = slog.New(slog.DiscardHandler)

@@ -1,0 +1,96 @@
+package sim
+
+import (
+	"context"
+	"errors"
+
+	"github.com/fencedrun/fencedrun/runs"
+)
+
+type counter uint8
+
+const (
+	covCrash counter = iota
+	covQuiet
+	covCount
+)
+
+// Coverage counts what a campaign has seen, so that one with a gap can be told.
+type Coverage struct {
+	Worlds  int
+	Struck  [faults][kinds + 1]int
+	Events  map[runs.EventKind]int
+	Reasons map[runs.Reason]int // of refused effects
+	Actions map[string]int      // verdicts with their reason
+	Counts  [covCount]int
+}
+
+func (w *World) struck(f Fault, k kind) {
+	w.cov.Struck[f][k]++
+	if f == BigResult {
+		w.tally.big = true
+	}
+}
+
+func (w *World) count(c counter) { w.cov.Counts[c]++ }
+
+func (w *World) observe(_ context.Context, e runs.Event) {
+	c := w.cov
+	if c.Events == nil {
+		c.Events = map[runs.EventKind]int{}
+	}
+	c.Events[e.Kind]++
+	if w.keep {
+		name := ""
+		if w.cur != nil {
+			name = w.cur.name
+		}
+		text := string(e.Kind)
+		if e.Effect.Intent != "" {
+			text += " " + e.Effect.Intent + " " + e.Effect.Key
+		}
+		if e.Reason != "" {
+			text += " " + string(e.Reason)
+		}
+		if e.Run.ID != "" {
+			text += " of " + e.Run.ID
+		}
+		if e.Inbound != "" {
+			text += " " + e.Inbound
+		}
+		if e.Text != "" {
+			text += " (" + e.Text + ")"
+		}
+		w.trace = append(w.trace, Step{At: w.now, Lane: "ledger", Task: name, What: text})
+	}
+	if e.Kind == "duplicate" && w.cfg.Off == (Config{}).Off {
+		w.fail("duplicate event", "the library itself reports a duplicate: %s %s", e.Effect.Intent, e.Effect.Key)
+	}
+}
+
+func (c *Coverage) verdict(v runs.Verdict) {
+	if c.Actions == nil {
+		c.Actions = map[string]int{}
+	}
+	c.Actions[string(v.Action)+" "+string(v.Reason)]++
+}
+
+func (c *Coverage) outcome(called bool, err error) {
+	if c.Reasons == nil {
+		c.Reasons = map[runs.Reason]int{}
+	}
+	var refused *runs.RefusedError
+	var outcome *runs.OutcomeError
+	switch {
+	case errors.As(err, &refused):
+		c.Reasons[refused.Reason]++
+	case errors.As(err, &outcome):
+		c.Reasons["outcome "+runs.Reason(outcome.Outcome)]++
+	case err != nil:
+		c.Reasons["error"]++
+	case called:
+		c.Reasons["executed"]++
+	default:
+		c.Reasons["replayed"]++
+	}
+}

@@ -1,0 +1,513 @@
+package sim
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/bits"
+	"time"
+
+	"github.com/fencedrun/fencedrun/runs"
+)
+
+// Handler is one way to write a job handler.
+type Handler struct {
+	Name      string
+	Does      string
+	NoInbound bool // its jobs name no messages
+	Payload   bool // what it reads travels in the payload
+	Stamped   bool // with a ledger stamp taken before the snapshot
+	// ReplayOnly: a delivery that wrote before is not entered again.
+	ReplayOnly bool
+	// Deaf handlers ignore their ctx.
+	Deaf bool
+	// Ignores handlers leave every other message unanswered on purpose.
+	Ignores bool
+	// Careless handlers have no stable keys: nothing is promised beside what rule S5.3 says of
+	// a redelivered job. So their worlds know no second job for a message and no people.
+	Careless bool
+	run      func(h *hand) error
+}
+
+// Handlers are the kinds of handlers of the campaigns.
+var Handlers = []Handler{
+	{Name: "all", Does: "catches up and answers everything that is open with one reply", run: catchUpAll},
+	{Name: "each", Does: "catches up and answers everything that is open, one by one", run: catchUpEach},
+	{Name: "refund", Does: "catches up, refunds once, answers everything that is open", run: catchUpRefund},
+	{Name: "own", Does: "answers its own message, never looks, names no Answers", run: ownOnly},
+	{Name: "own-answers", Does: "answers its own message, never looks, names Answers", run: ownAnswers},
+	{Name: "own-current", Does: "answers its own message inside UntilCurrent, names no Answers", run: ownCurrent},
+	{Name: "own-current-answers", Does: "answers its own message inside UntilCurrent, names Answers", run: ownCurrentAnswers},
+	{Name: "read-each", Does: "reads when entered and answers what is unanswered one by one, names no Answers", run: readEach},
+	{Name: "read-each-answers", Does: "reads when entered and answers what is unanswered one by one, names Answers", run: readEachAnswers},
+	{Name: "read-all", Does: "reads when entered and answers what is unanswered with one reply", run: readAll},
+	{Name: "payload", Does: "answers what its payload shows, which carries no stamp", Payload: true, run: payload},
+	{Name: "payload-stamped", Does: "answers what its payload shows, which carries a ledger stamp", Payload: true, Stamped: true, run: payload},
+	{Name: "split", Does: "answers its own message with three replies, the last names Answers", run: split},
+	{Name: "split-current", Does: "the same inside UntilCurrent", run: splitCurrent},
+	{Name: "reword", Does: "takes the delivery's number into its key, names Answers", run: rewordAnswers},
+	{Name: "reword-silent", Does: "takes the delivery's number into its key, names no Answers", Careless: true, run: reword},
+	{Name: "deaf", Does: "like all, and ignores its ctx", Deaf: true, run: catchUpAll},
+	{Name: "swallow", Does: "like own-answers, and never returns an error", run: swallow},
+	{Name: "replay-only", Does: "keys from its delivery, with ReplayOnly", ReplayOnly: true, run: rewordAnswers},
+	{Name: "picky", Does: "catches up, answers even messages and dismisses odd ones", Ignores: true, run: picky},
+	{Name: "no-inbound", Does: "like read-all, its jobs name no messages", NoInbound: true, run: readAll},
+	{Name: "parallel", Does: "refunds two lines at once, then answers", run: parallel},
+	{Name: "progress", Does: "saves progress, then like all", run: progress},
+	{Name: "elsewhere", Does: "claims, and another process settles", run: elsewhere},
+}
+
+// hand is what a handler works with: the library, or nothing.
+type hand struct {
+	t        *task
+	w        *World
+	ctx      context.Context
+	run      *runs.Run
+	j        *job
+	delivery int64
+	executed []*send
+}
+
+func (h *hand) effectCtx() context.Context {
+	if h.j.h.Deaf {
+		return context.WithoutCancel(h.ctx)
+	}
+	return h.ctx
+}
+
+// read looks at the conversation as the provider shows it.
+func (h *hand) read() uint32 {
+	h.t.point(atRead, "reads the conversation")
+	open := h.w.prov.unanswered()
+	h.t.saw(uint64(open) + 16)
+	return open
+}
+
+// think is the model call.
+func (h *hand) think() error {
+	h.w.tally.Thoughts++
+	d := int64(0)
+	if !h.w.cfg.Frozen && !h.w.calm {
+		d = [...]int64{1, 4, 20, 90}[h.w.c.choose(4)] * second
+	}
+	h.t.point(atRead, "thinks")
+	ctx := h.ctx
+	if h.j.h.Deaf {
+		ctx = nil
+	}
+	if d > 0 {
+		return h.t.sleep(ctx, d)
+	}
+	if ctx != nil && ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return nil
+}
+
+func (h *hand) reply(key runs.EffectKey, name string, answers, real uint32) error {
+	s := &send{intent: "reply", name: name, real: real}
+	with := runs.With{}
+	if answers != 0 {
+		with.Answers = ids(answers)
+	}
+	return h.once(key, s, with)
+}
+
+func (h *hand) refund(order string) error {
+	return h.once(runs.Key("order", order), &send{intent: "refund", name: order}, runs.With{Params: map[string]any{"cents": 500}})
+}
+
+func (h *hand) tagIt(name string) error {
+	return h.once(runs.ID(name), &send{intent: "tag", name: name}, runs.With{})
+}
+
+// once makes one effect and checks what the library says about it.
+func (h *hand) once(key runs.EffectKey, s *send, with runs.With) error {
+	w := h.w
+	if w.cfg.Without {
+		_, err := h.send(h.ctx, s)
+		return err
+	}
+	intent := runs.Intent[string]{Name: s.intent, Distinct: s.intent == "tag" || s.intent == "line"}
+	if w.cfg.Provider == "honours" {
+		intent.HonoursKey = 24 * time.Hour
+	}
+	called, before := false, len(h.executed)
+	value, err := intent.Once(h.effectCtx(), key, func(ctx context.Context, call *runs.Call) (string, error) {
+		if called {
+			w.fail("hidden retry", "%s was called twice by one Once", s)
+		}
+		called = true
+		w.granted(h, s, call, with)
+		v, err := h.send(ctx, s)
+		call.SetReference(v)
+		if w.big(err) {
+			return string(make([]byte, 70<<10)), err
+		}
+		return v, err
+	}, with)
+	w.returned(h, s, called, len(h.executed) > before, value, err)
+	if errors.Is(err, runs.ErrValueNotKept) {
+		return nil // it is done, and no handler here needs its value
+	}
+	return err
+}
+
+func tagged(h *hand, when string) error {
+	if h.w.tag != when || len(h.w.jobs) == 0 {
+		return nil
+	}
+	return h.tagIt("t" + messageID(h.j.msg))
+}
+
+// catchingUp is the loop that the documentation recommends.
+func (h *hand) catchingUp(fn func(open uint32) error) error {
+	if h.w.cfg.Without {
+		return fn(h.read())
+	}
+	return runs.UntilCurrent(h.effectCtx(), func(ctx context.Context, view runs.View) error {
+		return fn(h.read() & maskOf(view.Open))
+	})
+}
+
+func maskOf(list []runs.Inbound) uint32 {
+	var mask uint32
+	for _, in := range list {
+		for i, name := range messageNames {
+			if name == in.ID {
+				mask |= 1 << i
+			}
+		}
+	}
+	return mask
+}
+
+func around(h *hand, fn func() error) error {
+	if err := tagged(h, "first"); err != nil {
+		return err
+	}
+	if err := fn(); err != nil {
+		return err
+	}
+	return tagged(h, "last")
+}
+
+func catchUpAll(h *hand) error {
+	return h.catchingUp(func(open uint32) error {
+		return around(h, func() error {
+			if open == 0 {
+				return nil
+			}
+			if err := h.think(); err != nil {
+				return err
+			}
+			id := messageID(newest(open))
+			return h.reply(runs.ID(id), id, open, open)
+		})
+	})
+}
+
+func catchUpEach(h *hand) error {
+	return h.catchingUp(func(open uint32) error {
+		return around(h, func() error {
+			if open == 0 {
+				return nil
+			}
+			if err := h.think(); err != nil {
+				return err
+			}
+			var unknown error
+			for i := 0; open>>i != 0; i++ {
+				if open>>i&1 == 0 {
+					continue
+				}
+				err := h.reply(runs.ID(messageID(i)), messageID(i), 1<<i, 1<<i)
+				if errors.Is(err, runs.ErrAmbiguous) || isUnknown(err) {
+					unknown = err // the others need not wait for it
+					continue
+				}
+				if err != nil {
+					return err
+				}
+			}
+			return unknown
+		})
+	})
+}
+
+func isUnknown(err error) bool {
+	var outcome *runs.OutcomeError
+	return errors.As(err, &outcome) && outcome.Outcome == runs.OutcomeAmbiguous
+}
+
+func catchUpRefund(h *hand) error {
+	return h.catchingUp(func(open uint32) error {
+		return around(h, func() error {
+			if open == 0 {
+				return nil
+			}
+			if err := h.think(); err != nil {
+				return err
+			}
+			if err := h.refund("o1"); err != nil {
+				return err
+			}
+			id := messageID(newest(open))
+			return h.reply(runs.ID(id), id, open, open)
+		})
+	})
+}
+
+func own(h *hand, answers uint32) error {
+	return around(h, func() error {
+		if err := h.think(); err != nil {
+			return err
+		}
+		id := messageID(h.j.msg)
+		return h.reply(runs.ID(id), id, answers, 1<<h.j.msg)
+	})
+}
+
+func ownOnly(h *hand) error    { return own(h, 0) }
+func ownAnswers(h *hand) error { return own(h, 1<<h.j.msg) }
+
+func swallow(h *hand) error {
+	_ = own(h, 1<<h.j.msg)
+	return nil
+}
+
+func ownUntilCurrent(h *hand, answers uint32) error {
+	return h.catchingUp(func(open uint32) error {
+		if open>>h.j.msg&1 == 0 {
+			return nil
+		}
+		return own(h, answers)
+	})
+}
+
+func ownCurrent(h *hand) error        { return ownUntilCurrent(h, 0) }
+func ownCurrentAnswers(h *hand) error { return ownUntilCurrent(h, 1<<h.j.msg) }
+
+func readAndEach(h *hand, named bool) error {
+	open := h.read()
+	if open == 0 {
+		return nil
+	}
+	if err := h.think(); err != nil {
+		return err
+	}
+	return around(h, func() error {
+		for i := 0; open>>i != 0; i++ {
+			if open>>i&1 == 0 {
+				continue
+			}
+			answers := uint32(0)
+			if named {
+				answers = 1 << i
+			}
+			if err := h.reply(runs.ID(messageID(i)), messageID(i), answers, 1<<i); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+func readEach(h *hand) error        { return readAndEach(h, false) }
+func readEachAnswers(h *hand) error { return readAndEach(h, true) }
+
+func readAll(h *hand) error {
+	open := h.read()
+	if open == 0 {
+		return nil
+	}
+	if err := h.think(); err != nil {
+		return err
+	}
+	return around(h, func() error {
+		id := messageID(newest(open))
+		return h.reply(runs.ID(id), id, open, open)
+	})
+}
+
+func payload(h *hand) error {
+	open := h.j.seen
+	return around(h, func() error {
+		if open == 0 {
+			return nil
+		}
+		if err := h.think(); err != nil {
+			return err
+		}
+		id := messageID(h.j.msg)
+		return h.reply(runs.ID(id), id, open, open)
+	})
+}
+
+func splitReply(h *hand) error {
+	if err := h.think(); err != nil {
+		return err
+	}
+	id := messageID(h.j.msg)
+	for part := 1; part <= 3; part++ {
+		var answers uint32
+		if part == 3 {
+			answers = 1 << h.j.msg
+		}
+		name := fmt.Sprintf("%s part %d", id, part)
+		if err := h.reply(runs.Key("message", id, "part", part), name, answers, answers); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func split(h *hand) error { return splitReply(h) }
+
+func splitCurrent(h *hand) error {
+	return h.catchingUp(func(open uint32) error {
+		if open>>h.j.msg&1 == 0 {
+			return nil
+		}
+		return splitReply(h)
+	})
+}
+
+func reworded(h *hand, answers uint32) error {
+	if err := h.think(); err != nil {
+		return err
+	}
+	id := messageID(h.j.msg)
+	return h.reply(runs.Key("message", id, "draft", int(h.delivery)), fmt.Sprintf("%s draft %d", id, h.delivery), answers, 1<<h.j.msg)
+}
+
+func reword(h *hand) error        { return reworded(h, 0) }
+func rewordAnswers(h *hand) error { return reworded(h, 1<<h.j.msg) }
+
+func picky(h *hand) error {
+	return h.catchingUp(func(open uint32) error {
+		if odd := open & 0xaaaa; odd != 0 && h.run != nil {
+			if err := h.run.Dismiss(h.effectCtx(), ids(odd), "needs no answer"); err != nil {
+				return err
+			}
+		}
+		if open &= 0x5555; open == 0 {
+			return nil
+		}
+		if err := h.think(); err != nil {
+			return err
+		}
+		id := messageID(newest(open))
+		return h.reply(runs.ID(id), id, open, open)
+	})
+}
+
+// parallel claims two lines before it settles either, as two goroutines of a handler would.
+func parallel(h *hand) error {
+	return h.catchingUp(func(open uint32) error {
+		if open == 0 {
+			return nil
+		}
+		if err := h.think(); err != nil {
+			return err
+		}
+		if h.w.cfg.Without {
+			if err := h.once(runs.ID("l1"), &send{intent: "line", name: "l1"}, runs.With{}); err != nil {
+				return err
+			}
+		} else if err := h.both(); err != nil {
+			return err
+		}
+		id := messageID(newest(open))
+		return h.reply(runs.ID(id), id, open, open)
+	})
+}
+
+// both makes two effects at the same time.
+func (h *hand) both() error {
+	done := make(chan struct{})
+	var other error
+	h.w.spawn(h.t.p, h.t.name+"'", func(t *task) {
+		defer close(done)
+		second := *h
+		second.t, second.executed = t, nil
+		other = protect(func() error { return second.once(runs.ID("l2"), &send{intent: "line", name: "l2"}, runs.With{}) })
+	})
+	err := h.once(runs.ID("l1"), &send{intent: "line", name: "l1"}, runs.With{})
+	if cause := h.w.wait(context.Background(), done); cause != nil {
+		return cause
+	}
+	return errors.Join(err, other)
+}
+
+func progress(h *hand) error {
+	if h.run != nil {
+		var n int
+		if _, err := h.run.Progress(&n); err != nil {
+			return err
+		}
+		if err := h.run.SaveProgress(h.effectCtx(), n+1); err != nil {
+			return err
+		}
+	}
+	return catchUpAll(h)
+}
+
+// elsewhere claims the reply, hands it to the provider, and lets the provider's webhook settle
+// the claim in another process.
+func elsewhere(h *hand) error {
+	return h.catchingUp(func(open uint32) error {
+		if open == 0 {
+			return nil
+		}
+		if err := h.think(); err != nil {
+			return err
+		}
+		id := messageID(newest(open))
+		s := &send{intent: "reply", name: id, real: open}
+		if h.w.cfg.Without {
+			_, err := h.send(h.ctx, s)
+			return err
+		}
+		intent := runs.Intent[string]{Name: "reply"}
+		with := runs.With{Answers: ids(open)}
+		claim, err := intent.Claim(h.effectCtx(), runs.ID(id), 10*time.Minute, with)
+		if err != nil || claim.Done() {
+			return err
+		}
+		call := claim.Call()
+		h.w.granted(h, s, call, with)
+		value, err := h.send(context.WithoutCancel(h.ctx), s)
+		return h.w.webhook(h, claim.ID(), value, err)
+	})
+}
+
+// webhook settles a claim from the API's process.
+func (w *World) webhook(h *hand, id, value string, failed error) error {
+	done := make(chan struct{})
+	w.spawn(w.api, "settle", func(t *task) {
+		defer close(done)
+		for range 20 {
+			claim, err := w.api.keeper.ClaimByID("c", id)
+			if err != nil {
+				w.fail("webhook", "ClaimByID: %v", err)
+				return
+			}
+			if failed != nil {
+				err = claim.Fail(context.Background(), failed)
+			} else {
+				err = claim.Commit(context.Background(), value, value)
+			}
+			if err == nil {
+				return
+			}
+			_ = t.sleep(nil, 3*second)
+		}
+	})
+	if err := w.wait(h.ctx, done); err != nil {
+		return err
+	}
+	return failed
+}
+
+func popcount(mask uint32) int { return bits.OnesCount32(mask) }

@@ -1,0 +1,155 @@
+package sim
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/fencedrun/fencedrun/runs"
+)
+
+// send is one thing that a worker asks the provider to do.
+type send struct {
+	intent string
+	name   string // of the business object, for people
+	real   uint32 // the messages that the text answers, whatever the caller says
+	idem   string // the idempotency key
+	fence  int64
+	try    int // unique
+	value  string
+	task   string
+}
+
+func (s *send) String() string {
+	text := s.intent + " " + s.name
+	if s.real != 0 {
+		text += fmt.Sprintf(" answers %v", ids(s.real))
+	}
+	return text
+}
+
+// provider is the world outside. Its record decides what a duplicate is.
+type provider struct {
+	w     *World
+	done  []*send
+	agent [16]int // answers by message
+	human [16]int
+	fence int64
+	tries int
+}
+
+// apply makes it happen, as far as the provider's class lets it.
+func (p *provider) apply(s *send) (string, error) {
+	switch p.w.cfg.Provider {
+	case "honours":
+		for _, have := range p.done {
+			if have.idem == s.idem && s.idem != "" {
+				return have.value, nil
+			}
+		}
+	case "fences":
+		if s.fence != 0 && s.fence < p.fence {
+			return "", runs.NotApplied(errors.New("sim: the provider has seen a newer fence number"))
+		}
+		p.fence = max(p.fence, s.fence)
+	}
+	s.value = fmt.Sprintf("%s-%d", s.intent, s.try)
+	p.done = append(p.done, s)
+	for i := range p.agent {
+		if s.real>>i&1 == 1 {
+			p.agent[i]++
+			if p.agent[i] > 1 {
+				p.w.tally.Duplicates++
+				p.duplicate("message %s is answered %d times", messageID(i), p.agent[i])
+			}
+		}
+	}
+	if s.intent == "reply" && s.real != 0 {
+		return s.value, nil
+	}
+	n := 0
+	for _, have := range p.done {
+		if have.intent == s.intent && have.name == s.name {
+			n++
+		}
+	}
+	if n > 1 {
+		p.w.tally.Duplicates++
+		p.duplicate("%s %s happened %d times", s.intent, s.name, n)
+	}
+	return s.value, nil
+}
+
+func (p *provider) duplicate(format string, args ...any) {
+	if !p.w.cfg.Without {
+		p.w.fail("duplicate", format, args...)
+	}
+}
+
+// unanswered are the messages that arrived and that neither bot nor person answered.
+func (p *provider) unanswered() uint32 {
+	var open uint32
+	for i := range p.w.arrived {
+		if p.agent[i] == 0 && p.human[i] == 0 {
+			open |= 1 << i
+		}
+	}
+	return open
+}
+
+var (
+	errTimeout = errors.New("sim: timeout waiting for the provider")
+	errRefused = errors.New("sim: the provider says no")
+	errBroken  = errors.New("sim: connection reset")
+)
+
+// send is what an effect's function does: one try to reach the provider.
+func (h *hand) send(ctx context.Context, s *send) (string, error) {
+	t, w := h.t, h.t.w
+	p := &w.prov
+	p.tries++
+	s.try, s.task = p.tries, t.name
+	what := ""
+	if w.keep {
+		what = "SEND " + s.String()
+	}
+	f := t.point(atEffect, what)
+	switch f {
+	case NotApplied:
+		return "", runs.NotApplied(errRefused)
+	case TimeoutBefore:
+		return "", errTimeout
+	case LateSend:
+		w.lates = append(w.lates, s)
+		return "", errBroken
+	case CrashLate:
+		w.lates = append(w.lates, s)
+		w.crash(t.p)
+	case EffectSlow:
+		if err := t.sleep(ctx, 50*second); err != nil {
+			return "", err
+		}
+	}
+	if err := ctx.Err(); err != nil {
+		// Whoever paused past the timeout finds its request cancelled before it went out.
+		return "", err
+	}
+	value, err := p.apply(s)
+	if err != nil {
+		return "", err
+	}
+	t.after(f)
+	switch f {
+	case TimeoutAfter:
+		return "", errTimeout
+	case EffectHangs:
+		if err := t.sleep(ctx, int64(10*time.Minute)); err != nil {
+			return "", err
+		}
+	case EffectPanics:
+		panic("sim: the effect panics")
+	}
+	h.executed = append(h.executed, s)
+	return value, nil
+}

@@ -1,0 +1,313 @@
+package sim
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/fencedrun/fencedrun/runs"
+)
+
+type jobState uint8
+
+const (
+	queued jobState = iota
+	running
+	acked
+	parked
+	discarded
+	dropped
+)
+
+var jobStates = [...]string{"queued", "running", "acked", "parked", "discarded", "dropped"}
+
+func (s jobState) String() string { return jobStates[s] }
+
+// job is the queue's row.
+type job struct {
+	id         string
+	msg        int
+	h          *Handler
+	order      runs.Order
+	digest     string
+	seen       uint32 // what the payload's snapshot shows as unanswered
+	stamp      int64
+	state      jobState
+	notBefore  int64
+	tries      int
+	deliveries int
+	snoozes    int
+	reason     string
+	at         []*delivery
+	exempt     bool // an operator cancelled it
+	edited     bool
+	pressed    bool // an operator ran it again
+}
+
+// delivery is one execution of a job by a worker.
+type delivery struct {
+	j      *job
+	n      int
+	p      *proc
+	cancel context.CancelCauseFunc
+	gone   bool // the queue no longer waits for its result
+	over   bool
+}
+
+// put enqueues a job.
+func (w *World) put(j *job) {
+	j.id = fmt.Sprintf("j%d", len(w.jobs))
+	if j.digest == "" {
+		j.digest = j.id
+	}
+	w.jobs = append(w.jobs, j)
+	w.say("queue", "%s is enqueued for %s", j.id, messageID(j.msg))
+}
+
+// deliver hands a job to one of the living workers.
+func (w *World) deliver(j *job) *task {
+	var alive [8]*proc
+	n := 0
+	for _, p := range w.procs {
+		if p != w.api && !p.dead && !p.stopping {
+			alive[n] = p
+			n++
+		}
+	}
+	if n == 0 {
+		// All are gone; the last one was not replaced. Somebody starts one.
+		p := w.newProc(fmt.Sprintf("w%d", len(w.procs)))
+		w.keeper(p)
+		alive[0], n = p, 1
+	}
+	p := alive[0]
+	if w.cfg.Frozen {
+		p = alive[(len(j.at)+j.msg)%n]
+	} else if n > 1 {
+		p = alive[w.c.choose(n)]
+	}
+	return w.deliverTo(j, p)
+}
+
+func (w *World) deliverTo(j *job, p *proc) *task {
+	j.state = running
+	j.tries++
+	j.deliveries++
+	d := &delivery{j: j, n: j.deliveries, p: p}
+	live := j.at[:0]
+	for _, old := range j.at {
+		if !old.over && !old.p.dead {
+			live = append(live, old)
+		}
+	}
+	j.at = append(live, d)
+	w.mix(uint64(len(j.id))<<32 | uint64(j.deliveries)<<8 | uint64(p.id))
+	if w.keep {
+		w.say("queue", "delivers %s to %s, delivery %d", j.id, p.name, d.n)
+	}
+	name := ""
+	if w.keep {
+		name = fmt.Sprintf("%s#%d", j.id, d.n)
+	}
+	t := w.spawn(p, name, func(t *task) { w.work(t, d) })
+	t.d = d
+	return t
+}
+
+// work is what a worker process does with a job: the adapter's part.
+func (w *World) work(t *task, d *delivery) {
+	defer func() { d.over = true }()
+	j := d.j
+	queue, cancel := context.WithCancelCause(context.Background())
+	d.cancel = cancel
+	if w.cfg.Without {
+		h := &hand{t: t, w: w, ctx: queue, j: j, delivery: int64(d.n)}
+		err := protect(func() error { return j.h.run(h) })
+		w.settleBare(t, d, err)
+		return
+	}
+	for {
+		v := w.deliverFenced(t, d, queue)
+		if v.Action == runs.ActionStale {
+			w.stale(t, d, queue)
+			return
+		}
+		if v.Action == runs.ActionComeBack && w.asynq && j.tries >= w.attempts && queue.Err() == nil {
+			// Asynq would archive it: wait inside instead.
+			if t.sleep(queue, int64(v.After)) == nil {
+				j.snoozes++
+				continue
+			}
+		}
+		w.verdict(t, d, v)
+		return
+	}
+}
+
+type panicked struct{ value any }
+
+func (p panicked) Error() string { return fmt.Sprint("panic: ", p.value) }
+
+// protect is the queue's own recover. A crash passes through.
+func protect(f func() error) (err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			if _, ok := r.(killedPanic); ok {
+				panic(r)
+			}
+			err = panicked{r}
+		}
+	}()
+	return f()
+}
+
+func (w *World) deliverFenced(t *task, d *delivery, queue context.Context) (v runs.Verdict) {
+	j := d.j
+	job := runs.Job{
+		Queue: "sim", ID: j.id, Conversation: "c", Order: j.order, Digest: j.digest, Mode: w.cfg.Mode, Reads: runs.AfterBegin,
+		Inbound: messageNames[j.msg : j.msg+1],
+	}
+	if j.h.NoInbound {
+		job.Inbound, job.NoInbound = nil, true
+	}
+	if j.h.Payload {
+		job.Reads, job.AsOf = runs.FromPayload, j.stamp
+	}
+	last := j.tries >= w.attempts
+	options := runs.Delivery{
+		Permanent:  func(error) bool { return last },
+		ReplayOnly: j.h.ReplayOnly,
+	}
+	err := protect(func() error {
+		v = d.p.keeper.Deliver(queue, job, options, func(ctx context.Context) error {
+			h := &hand{t: t, w: w, ctx: ctx, run: runs.FromContext(ctx), j: j}
+			h.delivery = h.run.Delivery()
+			return j.h.run(h)
+		})
+		return nil
+	})
+	if err != nil {
+		v = runs.Verdict{Action: runs.ActionReturn, Err: err}
+	}
+	w.cov.verdict(v)
+	return v
+}
+
+// verdict tells the queue.
+func (w *World) verdict(t *task, d *delivery, v runs.Verdict) {
+	j := d.j
+	reason := string(v.Reason)
+	switch v.Action {
+	case runs.ActionDone:
+		w.ack(t, d, "done", func() { j.end(acked, reason) })
+	case runs.ActionDrop:
+		w.ack(t, d, "drop", func() { j.end(dropped, reason) })
+	case runs.ActionComeBack:
+		w.ack(t, d, "come back", func() {
+			j.tries--
+			j.snoozes++
+			j.again(w.now+int64(v.After), reason)
+			if j.snoozes > 400 {
+				w.fail("runaway", "%s has been sent back %d times: %s", j.id, j.snoozes, reason)
+			}
+		})
+	case runs.ActionPark:
+		w.ack(t, d, "park", func() { j.end(parked, reason) })
+	case runs.ActionDiscard:
+		w.ack(t, d, "discard", func() { j.end(discarded, reason) })
+	case runs.ActionReturn, runs.ActionRetry:
+		if v.Err == nil {
+			w.ack(t, d, "done", func() { j.end(acked, reason) })
+			return
+		}
+		if reason == "" {
+			reason = "the handler's own error"
+		}
+		w.retry(t, d, reason)
+	default:
+		w.fail("verdict", "no action in %+v", v)
+	}
+}
+
+func (w *World) settleBare(t *task, d *delivery, err error) {
+	if err == nil {
+		w.ack(t, d, "done", func() { d.j.end(acked, "") })
+		return
+	}
+	w.retry(t, d, err.Error())
+}
+
+func (w *World) retry(t *task, d *delivery, reason string) {
+	j := d.j
+	w.ack(t, d, "retry", func() {
+		if j.tries >= w.attempts {
+			j.end(discarded, reason)
+			return
+		}
+		j.again(w.now+30*second, reason)
+	})
+}
+
+func (j *job) end(s jobState, reason string) { j.state, j.reason = s, reason }
+
+func (j *job) again(at int64, reason string) {
+	j.state, j.notBefore, j.reason = queued, at, reason
+}
+
+// ack changes the queue's row, if the queue still listens and the message gets through. Like
+// both queues it looks at the row's state and not at which delivery speaks.
+func (w *World) ack(t *task, d *delivery, what string, change func()) {
+	text := ""
+	if w.keep {
+		text = "tells the queue: " + what
+	}
+	f := t.point(atAck, text)
+	if f == Cut {
+		d.p.cutUntil = w.now + 60*second
+	}
+	if d.p.cutUntil > w.now {
+		w.rescue(d.j, d)
+		return
+	}
+	ignored := d.gone && w.asynq // asynq ignores what comes after ctx is done
+	if d.j.state == running && !ignored {
+		change()
+		w.mix(uint64(d.j.state))
+	}
+	d.gone = true
+	t.after(f)
+}
+
+// rescue lets the queue find out, later, that nobody works on a job.
+func (w *World) rescue(j *job, d *delivery) {
+	n := d.n
+	wait := 100 * second
+	if !w.asynq {
+		wait = 3700 * second // River's rescuer waits for an hour
+	}
+	w.after(nil, wait, func() {
+		if j.state != running || j.deliveries != n {
+			return
+		}
+		if j.tries >= w.attempts {
+			j.end(discarded, "crashed on the last attempt")
+			return
+		}
+		j.again(w.now, "rescued")
+	})
+}
+
+// stale is what an adapter does when a newer delivery of the job holds the right to write.
+func (w *World) stale(t *task, d *delivery, queue context.Context) {
+	if !w.asynq {
+		d.gone = true // leave the row alone
+		w.rescue(d.j, d)
+		return
+	}
+	job := runs.Job{Queue: "sim", ID: d.j.id, Conversation: "c"}
+	wait, cancel := d.p.withTimeout(queue, 10*time.Minute)
+	defer cancel()
+	_ = d.p.keeper.WaitStale(wait, job)
+	// Whatever is returned now is an error: the job is retried if the row still waits for it.
+	w.retry(t, d, "stale")
+}

@@ -1,0 +1,204 @@
+package sim
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/fencedrun/fencedrun/fence"
+	"github.com/fencedrun/fencedrun/internal/seam"
+	"github.com/fencedrun/fencedrun/ledger"
+	"github.com/fencedrun/fencedrun/ledger/memledger"
+)
+
+// database is the one ledger of a world. It can crash and lose what was not durable.
+type database struct {
+	w     *World
+	inner *memledger.Store
+	at    int64 // the clock while a crash is replayed; -1: the world's
+	log   []written
+	safe  int // log[:safe] survives a crash
+	// applies counts the writes that were applied.
+	applies int
+}
+
+type written struct {
+	at     int64
+	conv   string
+	write  *ledger.Write
+	leases []ledger.LeaseKey
+	d      time.Duration
+	run    string
+	stone  []byte
+	due    fence.Millis
+	limit  int
+}
+
+func (w *World) newDatabase() *database {
+	db := &database{w: w, at: -1}
+	db.inner = memledger.NewSeamed(&seam.Seam{Now: db.clock})
+	return db
+}
+
+// clock is the ledger's own: no worker's skew reaches it.
+func (db *database) clock() time.Time {
+	if db.at >= 0 {
+		return epoch.Add(time.Duration(db.at))
+	}
+	return epoch.Add(time.Duration(db.w.now))
+}
+
+func (db *database) remember(e written, durable bool) {
+	if !db.w.on.Has(LoseWrites) {
+		return
+	}
+	e.at = db.w.now
+	db.log = append(db.log, e)
+	if durable {
+		db.safe = len(db.log)
+	}
+}
+
+// crash loses the last n writes.
+func (db *database) crash(n int) {
+	db.log = db.log[:len(db.log)-n]
+	db.inner = memledger.NewSeamed(&seam.Seam{Now: db.clock})
+	ctx := context.Background()
+	for _, e := range db.log {
+		db.at = e.at
+		switch {
+		case e.write != nil:
+			_, _ = db.inner.Apply(ctx, e.conv, *e.write)
+		case e.leases != nil:
+			_, _ = db.inner.Renew(ctx, e.leases, e.d)
+		case e.run != "":
+			_, _ = db.inner.Bury(ctx, e.run, e.stone, e.due)
+		default:
+			_, _ = db.inner.Exhume(ctx, e.limit)
+		}
+	}
+	db.at = -1
+	db.safe = len(db.log)
+}
+
+var (
+	errDown = errors.New("sim: the store cannot be reached")
+	errLost = errors.New("sim: the store's answer was lost")
+)
+
+// connection is a process's way to the database. It implements ledger.Store.
+type connection struct {
+	p *proc
+}
+
+// call is one call of the store: before, the thing itself, after.
+func (c *connection) call(ctx context.Context, k kind, what string, do func() error) error {
+	w := c.p.w
+	t := w.cur
+	f := t.point(k, what)
+	switch f {
+	case Outage:
+		w.downUntil = w.now + int64(1+w.c.choose(3)*30)*second
+	case Cut:
+		c.p.cutUntil = w.now + int64(10+w.c.choose(3)*60)*second
+	}
+	if w.downUntil > w.now || c.p.cutUntil > w.now || f == StoreError {
+		t.saw(1)
+		return errDown
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if f == StoreSlow {
+		// Written now, and the answer takes longer than anybody waits.
+		err := do()
+		if cause := t.sleep(ctx, 15*second); cause != nil {
+			return ctx.Err()
+		}
+		return err
+	}
+	err := do()
+	if f == WrittenTwice {
+		err = do()
+	}
+	t.after(f)
+	if f == LostAck {
+		t.saw(2)
+		return errLost
+	}
+	return err
+}
+
+func (c *connection) Load(ctx context.Context, conv string, q ledger.Query) (snap ledger.Snapshot, err error) {
+	err = c.call(ctx, atStore, "load", func() (err error) {
+		snap, err = c.p.w.db.inner.Load(ctx, conv, q)
+		return err
+	})
+	return snap, err
+}
+
+func (c *connection) Apply(ctx context.Context, conv string, write ledger.Write) (result ledger.Result, err error) {
+	db := c.p.w.db
+	err = c.call(ctx, atStore, "write", func() (err error) {
+		result, err = db.inner.Apply(ctx, conv, write)
+		if err == nil && result.Applied {
+			db.applies++
+			if t := c.p.w.cur; t != nil {
+				t.stored = c.p.w.steps
+			}
+			db.remember(written{conv: conv, write: &write}, write.Durable)
+		}
+		return err
+	})
+	return result, err
+}
+
+func (c *connection) Renew(ctx context.Context, leases []ledger.LeaseKey, d time.Duration) (renewed []ledger.Renewed, err error) {
+	db := c.p.w.db
+	err = c.call(ctx, atBeat, "renew", func() (err error) {
+		renewed, err = db.inner.Renew(ctx, leases, d)
+		db.remember(written{leases: leases, d: d}, false)
+		return err
+	})
+	return renewed, err
+}
+
+func (c *connection) FindRun(ctx context.Context, run string) (home ledger.Home, err error) {
+	err = c.call(ctx, atStore, "find run", func() (err error) {
+		home, err = c.p.w.db.inner.FindRun(ctx, run)
+		return err
+	})
+	return home, err
+}
+
+func (c *connection) Bury(ctx context.Context, run string, stone []byte, due fence.Millis) (buried bool, err error) {
+	db := c.p.w.db
+	err = c.call(ctx, atStore, "bury", func() (err error) {
+		buried, err = db.inner.Bury(ctx, run, stone, due)
+		if buried {
+			db.remember(written{run: run, stone: stone, due: due}, true)
+		}
+		return err
+	})
+	return buried, err
+}
+
+func (c *connection) Exhume(ctx context.Context, limit int) (n int, err error) {
+	db := c.p.w.db
+	err = c.call(ctx, atStore, "exhume", func() (err error) {
+		n, err = db.inner.Exhume(ctx, limit)
+		db.remember(written{limit: limit}, false)
+		return err
+	})
+	return n, err
+}
+
+func (c *connection) Scan(ctx context.Context, q ledger.Scan) (found []ledger.Found, err error) {
+	err = c.call(ctx, atStore, "scan", func() (err error) {
+		found, err = c.p.w.db.inner.Scan(ctx, q)
+		return err
+	})
+	return found, err
+}
+
+func (c *connection) Close() error { return nil }

@@ -1,0 +1,175 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/hibiken/asynq"
+	"github.com/riverqueue/river/rivertype"
+
+	asynqruns "github.com/fencedrun/fencedrun/adapters/asynq"
+	riverruns "github.com/fencedrun/fencedrun/adapters/river"
+	"github.com/fencedrun/fencedrun/examples/support-bot/internal/proc"
+	"github.com/fencedrun/fencedrun/examples/support-bot/internal/queue"
+	"github.com/fencedrun/fencedrun/fence"
+	"github.com/fencedrun/fencedrun/ledger/sqliteledger"
+	"github.com/fencedrun/fencedrun/runs"
+)
+
+// fenced is the bot with fencedrun. Its ledger is a SQLite file that all its processes share.
+type fenced struct {
+	ledger *sqliteledger.Store
+	keeper *runs.Keeper
+	asynq  *asynqruns.Adapter
+	river  rivertype.Plugin
+}
+
+func openFenced(ctx context.Context, place armPlace, emit func(proc.Event)) (_ arm, err error) {
+	f := &fenced{}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, f.Close())
+		}
+	}()
+	if f.ledger, err = sqliteledger.Open(ctx, filepath.Join(place.Folder, "ledger.sqlite3"), nil); err != nil {
+		return nil, err
+	}
+	// In production the defaults are right. Here a minute is all there is.
+	f.keeper, err = runs.New(f.ledger, &runs.Config{
+		Lease:         ledgerLease,
+		EffectTimeout: effectTimeout,
+		ClaimDeadline: 2 * effectTimeout,
+		Quiet:         effectTimeout,
+		Observer: func(_ context.Context, e runs.Event) {
+			if text := describe(e); text != "" {
+				emit(proc.Event{Kind: proc.Noted, Job: e.Run.ID, Conversation: e.Conversation, Message: e.Inbound, Text: text, At: time.Now()})
+			}
+		},
+	})
+	if err != nil {
+		return nil, err
+	}
+	if f.asynq, err = asynqruns.New(f.keeper, &asynqruns.Config{Reads: runs.AfterBegin, Inbound: asynqruns.FromHeaders}); err != nil {
+		return nil, err
+	}
+	if f.river, err = riverruns.NewPlugin(f.keeper, &riverruns.Config{Reads: runs.AfterBegin, Inbound: riverruns.FromArgs}); err != nil {
+		return nil, err
+	}
+	return f, nil
+}
+
+func (f *fenced) Additions() queue.Additions {
+	return queue.Additions{
+		AsynqConfig:     f.asynq.Config,
+		AsynqMiddleware: []asynq.MiddlewareFunc{f.asynq.Middleware},
+		AsynqTask: func(ctx context.Context, job queue.Job, kind string, payload []byte, options ...asynq.Option) (*asynq.Task, error) {
+			about := asynqruns.Conversation{ID: job.Conversation, Inbound: []string{job.Message}}
+			return f.asynq.NewTask(ctx, kind, payload, about, options...)
+		},
+		RiverPlugins: []rivertype.Plugin{f.river},
+	}
+}
+
+func (f *fenced) Handler(b *bot) queue.Handler { return b.answer }
+
+// Settled waits for the effects that are under way: one whose worker was killed becomes unknown when its deadline passes.
+func (f *fenced) Settled(ctx context.Context, conversations []string) (bool, error) {
+	effects, err := f.effects(ctx, conversations)
+	return !slices.ContainsFunc(effects, func(e *runs.EffectRecord) bool { return e.State() == fence.Pending }), err
+}
+
+// Books lists what is unknown and what is open, the way an operator would look.
+func (f *fenced) Books(ctx context.Context, conversations []string) (books, error) {
+	known := books{Accounted: map[string]bool{}}
+	effects, err := f.effects(ctx, conversations)
+	if err != nil {
+		return known, err
+	}
+	for _, e := range effects {
+		known.Unknown++
+		for _, id := range e.Deciding().Answers {
+			known.Accounted[id] = true
+		}
+	}
+	open, err := f.keeper.Open(ctx, 0, 0)
+	if err != nil {
+		return known, err
+	}
+	for _, message := range open {
+		if slices.Contains(conversations, message.Conversation) {
+			known.Accounted[message.ID] = true
+		}
+	}
+	return known, nil
+}
+
+// effects returns the pending and the unknown ones.
+func (f *fenced) effects(ctx context.Context, conversations []string) ([]*runs.EffectRecord, error) {
+	unresolved, err := f.keeper.Unresolved(ctx, 0, 0)
+	if err != nil {
+		return nil, err
+	}
+	var effects []*runs.EffectRecord
+	for _, u := range unresolved {
+		if slices.Contains(conversations, u.Conversation) {
+			effects = append(effects, u.Effect)
+		}
+	}
+	return effects, nil
+}
+
+func (f *fenced) Close() error {
+	var errs []error
+	if f.keeper != nil {
+		errs = append(errs, f.keeper.Close())
+	}
+	if f.ledger != nil {
+		errs = append(errs, f.ledger.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// describe says in the transcript what the library did; "" is not worth a line.
+func describe(e runs.Event) string {
+	about := e.Effect.Intent
+	switch string(e.Kind) {
+	case "resumed":
+		return fmt.Sprintf("resumed by redelivery: delivery %d of the same run", e.Delivery)
+	case "refused":
+		switch {
+		case about == "":
+			return strings.TrimSpace(fmt.Sprintf("refused: %s %s", e.Reason, e.Text))
+		case e.Reason == fence.ReasonConversationChanged || e.Reason == fence.ReasonAlreadyAnswered:
+			return fmt.Sprintf("refused: %s, because of %s; it reads again", about, e.Reason)
+		default:
+			return fmt.Sprintf("refused: %s, because of %s", about, e.Reason)
+		}
+	case "replayed":
+		return fmt.Sprintf("replayed: %s was done before, its result is reused", about)
+	case "finished_again":
+		return "finished before: acknowledged without work"
+	case "come_back":
+		return fmt.Sprintf("comes back later, no attempt spent (%s)", e.Reason)
+	case "failed":
+		return fmt.Sprintf("failed: %s is known not to have happened", about)
+	case "ambiguous", "lapsed":
+		return fmt.Sprintf("unknown: nobody knows whether %s happened; it is not done again", about)
+	case "late":
+		return fmt.Sprintf("late: what became of %s is known after all", about)
+	case "parked":
+		return fmt.Sprintf("parked for a person to look at (%s)", e.Reason)
+	case "unanswered":
+		return "ended while this message is open"
+	case "lease_lost":
+		return "its handler is told to stop: it may not write any more"
+	case "duplicate", "not_recorded", "vanished", "ledger_error":
+		return fmt.Sprintf("%s: %s %s", e.Kind, about, e.Text)
+	default:
+		return ""
+	}
+}

@@ -1,0 +1,2 @@
+// Package cases replays, as tests, how duplicates were really made in other people's systems.
+package cases

@@ -1,0 +1,2 @@
+-- ?1 conversation's id
+delete from conversation where id = ?1

@@ -1,0 +1,2 @@
+-- ?1 conversation's id
+delete from record where conv = ?1
