@@ -8,9 +8,6 @@ import (
 
 // unanswered is rule S5.4: no inbound message is answered twice, whatever the keys say.
 func (c *claim) unanswered() *ClaimVerdict {
-	if c.isOff(sabotage.AnswersIgnored) {
-		return nil
-	}
 	var hits []Conflict
 	var open []string
 	var pending []Conflict
@@ -25,13 +22,13 @@ func (c *claim) unanswered() *ClaimVerdict {
 			case Ambiguous:
 				unknown = true
 				u := c.head.Unresolved[c.unresolved(con.ID)]
-				again = again || u.Again.Repeatable || c.now <= u.Again.Until
+				again = again || u.Again.Open(c.now)
 			}
 			continue
 		}
 		open = append(open, id)
 	}
-	if len(hits) == 0 {
+	if len(hits) == 0 || c.isOff(sabotage.AnswersIgnored) {
 		return nil
 	}
 	ref := &Refusal{Reason: ReasonAlreadyAnswered, Answered: hits, Open: open, Conflicts: hits, Unknown: unknown, Again: again}
@@ -51,7 +48,7 @@ func (c *claim) unanswered() *ClaimVerdict {
 	for i, h := range hits {
 		parts[i] = h.ID + "=" + h.Inbound[0]
 	}
-	c.twice(ref, parts)
+	c.twice(ref, parts...)
 	return c.refuse(ref)
 }
 
@@ -76,7 +73,7 @@ func (c *claim) answeredBy(id string) (Conflict, bool) {
 		if a.ID == c.q.Effect && !a.Report || a.Intent != c.q.Intent && a.Intent != "" {
 			continue
 		}
-		return Conflict{ID: a.ID, Report: a.Report, Intent: a.Intent, State: Committed}, true
+		return Conflict{ID: a.ID, Report: a.Report, Intent: a.Intent, Key: a.Key, State: Committed, Run: a.Run}, true
 	}
 	return Conflict{}, false
 }

@@ -37,250 +37,182 @@ type BeginVerdict struct {
 // Begin decides rule S4: whether a delivered job is entered, and as what.
 func (r Rules) Begin(v View, q BeginRequest) (BeginVerdict, Change) {
 	s := r.start(v, q.Identity)
-	// Rule S4.9: registered whatever Begin answers.
-	for _, id := range q.Inbound {
-		s.register(id)
+	b := &begin{step: s, q: q, told: len(s.change.Events)}
+	if len(q.Inbound) > 0 && !s.isOff(sabotage.RefusedForgetsInbound) {
+		b.register()
 	}
 	run, known := s.mustRun(q.Run)
 	if !known || s.mustAll(q.Inbound) {
 		return BeginVerdict{}, s.done()
 	}
-	if run == nil {
-		run = s.settleIn(q)
-		if run == nil {
-			return s.refuseBegin(q, nil, &Refusal{Reason: ReasonConversationMismatch})
-		}
-	}
-	if v := s.knownRun(q, run); v != nil {
-		return *v, s.done()
-	}
-	run, _ = s.rows[run.RowKey()].(*Run)
-
-	if ref := s.judge(q, run); ref != nil {
-		return s.refuseBegin(q, run, ref)
-	}
-	return s.grant(q, run), s.done()
+	b.stored = run
+	verdict := b.decide()
+	return verdict, s.idle()
 }
 
-// register notes that a job named inbound message id (rule S4.9).
-func (s *step) register(id string) {
-	rec, ok := s.must(InboundRow(id))
-	if !ok {
-		return
-	}
-	in, _ := rec.(*Inbound)
-	if in == nil {
-		in = &Inbound{ID: id, FirstAt: s.now, Retention: s.Retention}
-	}
-	in = s.editInbound(in)
-	if !in.Registered {
-		in.Registered = true
-		in.Seq = s.seq()
-	}
-	in.NamedAt = s.now
+// begin is a BeginRequest being decided.
+type begin struct {
+	*step
+	q      BeginRequest
+	stored *Run // as it is on record here, or nil
+	told   int  // how many events there were before anything was prepared
 }
 
-// mustAll reports whether one of the inbound rows still has to be looked up.
-func (s *step) mustAll(ids []string) (missing bool) {
-	for _, id := range ids {
-		if _, ok := s.mustInbound(id); !ok {
-			missing = true
-		}
+// decide prepares the run's next record, judges, and either grants it or takes it back.
+func (b *begin) decide() BeginVerdict {
+	if b.q.Elsewhere != nil && b.q.Elsewhere.State == RunActive && !b.isOff(sabotage.RunsAnywhere) {
+		return b.refuse(&Refusal{Reason: ReasonConversationMismatch}) // rule S4.5
 	}
-	return missing
+	run, verdict := b.prepare()
+	if verdict != nil {
+		return *verdict
+	}
+	if b.buried() && !b.isOff(sabotage.CancelForgotten) {
+		return b.bind(run)
+	}
+	if ref := b.judge(run); ref != nil {
+		return b.refuse(ref)
+	}
+	return b.grant(run)
 }
 
-// settleIn makes the record of a run that this conversation does not know: a new one, the
-// next generation of one that ended elsewhere (rule S4.5), or a tombstone that has met its
-// job (rule S4.4). nil means conversation_mismatch.
-func (s *step) settleIn(q BeginRequest) *Run {
-	run := &Run{Key: q.Run, Generation: 1, State: RunActive, Retention: s.Retention}
-	home := s.view.Home
-	switch {
-	case home.Found && home.Where == "":
-		run.State = RunCancelled
-		run.CancelBy, run.CancelWhy = home.Tombstone.By, home.Tombstone.Why
-	case q.Elsewhere != nil:
-		if q.Elsewhere.State == RunActive && !s.isOff(sabotage.RunsAnywhere) {
-			return nil
+// register notes that a job named its messages, whatever Begin answers (rule S4.9).
+func (b *begin) register() {
+	for _, id := range b.q.Inbound {
+		in, ok := b.mustInbound(id)
+		if !ok {
+			continue
 		}
-		run.Generation = q.Elsewhere.Generation + 1
-		run.Delivery.Number = q.Elsewhere.Delivery.Number
-		s.event(Event{Kind: EventNewGeneration, Run: q.Run, Delivery: run.Delivery.Number, Text: "on another conversation"})
+		if in == nil {
+			in = &Inbound{ID: id, FirstAt: b.now, Retention: b.Retention}
+		}
+		in = b.editInbound(in)
+		if !in.Registered {
+			in.Registered = true
+			in.Seq = b.seq()
+		}
+		in.NamedAt = b.now
 	}
-	return run
 }
 
-// knownRun applies rules S4.2 to S4.4 to the run's own record. It returns a verdict when that
-// settles the matter, else it leaves an editable record in s.rows.
-func (s *step) knownRun(q BeginRequest, run *Run) *BeginVerdict {
-	sameDigest := run.Digest == q.Digest
-	switch run.State {
-	case RunCancelled:
-		if run.Digest == "" || sameDigest {
-			if s.isOff(sabotage.CancelForgotten) {
-				break
-			}
-			if run.Digest == "" && q.Digest != "" {
-				bound := s.editRun(run)
-				bound.Digest, bound.TouchedAt = q.Digest, s.now
-				bound.Order, bound.Mode, bound.QueueName, bound.Inbound = q.Order, q.Mode, q.QueueName, q.Inbound
-				s.home(q)
-				s.event(Event{Kind: EventTombstoneBound, Run: q.Run})
-			}
-			return s.refusedBegin(q, &Refusal{Reason: ReasonCancelled})
-		}
-		s.generation(q, run)
-		return nil
-	case RunEnded:
-		if run.End == EndSuccess {
-			if sameDigest && !s.isOff(sabotage.FinishedRunsAgain) {
-				s.event(Event{Kind: EventFinishedAgain, Run: q.Run, Delivery: run.Delivery.Number})
-				return &BeginVerdict{Finished: true, Run: run}
-			}
-			if !s.isOff(sabotage.DigestIgnored) || sameDigest {
-				s.generation(q, run)
-				return nil
-			}
-			return &BeginVerdict{Finished: true, Run: run}
-		}
-		next := s.editRun(run)
-		if run.End == EndDiscarded {
-			next.Grants++ // rule S5.6
-		}
-		next.Digest = q.Digest
-		s.event(Event{Kind: EventReopened, Run: q.Run, Delivery: run.Delivery.Number, Text: string(run.End)})
-		return nil
+// judge applies rules S4.6 and S4.7 to a run that may otherwise be entered. A Begin is judged
+// by its own mode.
+func (b *begin) judge(run *Run) *Refusal {
+	order := run.Order // as stored (rule S4.2)
+	if run.FirstSeq == 0 {
+		order = b.q.Order
 	}
-	next := s.editRun(run)
-	if run.Delivery.Number > 0 && !sameDigest {
-		next.Digest = q.Digest
-		s.event(Event{Kind: EventDigestChanged, Run: q.Run, Delivery: run.Delivery.Number})
-	}
-	return nil
-}
-
-// generation starts the run anew for other work under the same id.
-func (s *step) generation(q BeginRequest, run *Run) {
-	s.put(&Run{
-		Key: run.Key, Generation: run.Generation + 1, State: RunActive, Retention: s.Retention,
-		Delivery: DeliveryID{Number: run.Delivery.Number},
-	})
-	s.event(Event{Kind: EventNewGeneration, Run: q.Run, Delivery: run.Delivery.Number, Text: "another payload"})
-}
-
-// judge applies rules S4.6 and S4.7 to a run that may otherwise be entered.
-func (s *step) judge(q BeginRequest, run *Run) *Refusal {
-	if q.Mode == Exclusive {
-		if ref := s.busy(run.Key); ref != nil {
+	if b.q.Mode == Exclusive {
+		if ref := b.busy(run.Key); ref != nil {
 			return ref
 		}
-	} else if ref := s.superseded(run.Key, orderOf(q, run), q.Inbound); ref != nil {
+	} else if ref := b.superseded(run.Key, order, b.q.Inbound); ref != nil {
 		return ref
 	}
-	return s.waits(run)
-}
-
-// orderOf returns the order by which the run is judged: as stored (rule S4.2), except for a
-// record that has none yet.
-func orderOf(q BeginRequest, run *Run) Order {
-	if run.FirstSeq == 0 {
-		return q.Order
-	}
-	return run.Order
+	return b.waits(run)
 }
 
 // waits refuses a run while an effect that refused it earlier is still pending (rule S4.6): it
 // would only pay for another refusal.
-func (s *step) waits(run *Run) *Refusal {
-	if s.isOff(sabotage.WaitsForgotten) {
+func (b *begin) waits(run *Run) *Refusal {
+	var pending []Conflict
+	for i := range b.head.Unresolved {
+		if u := &b.head.Unresolved[i]; u.State == Pending && slices.Contains(run.Waits, u.Claim) {
+			pending = append(pending, u.conflict())
+		}
+	}
+	if len(pending) == 0 || b.isOff(sabotage.WaitsForgotten) {
 		return nil
 	}
-	for i := range s.head.Unresolved {
-		u := &s.head.Unresolved[i]
-		if u.State == Pending && slices.Contains(run.Waits, u.Claim) {
-			return &Refusal{Reason: ReasonInFlight, ComeBack: true, At: u.Deadline + 1, Conflicts: []Conflict{u.conflict()}}
+	return &Refusal{Reason: ReasonInFlight, ComeBack: true, At: earliestDeadline(pending) + 1, Conflicts: pending}
+}
+
+// refuse ends a refused Begin. What was prepared does not take place: a run that is not known
+// yet leaves no record (rule S4.1), any other keeps the one it has, except that one that is
+// superseded for good ends (rule S10.2).
+func (b *begin) refuse(ref *Refusal) BeginVerdict {
+	b.change.Events = b.change.Events[:b.told]
+	if !b.isOff(sabotage.RefusedLeavesRun) {
+		b.undo(RunRow(b.q.Run))
+	}
+	if b.stored != nil {
+		if b.stored.Delivery.Nonce == b.q.Nonce {
+			b.unseat(b.q.Run) // its own lost Begin: the delivery is refused after all
+		}
+		if ref.Reason == ReasonSuperseded && !ref.ComeBack && b.stored.State == RunActive {
+			b.unseat(b.q.Run)
+			b.finish(b.editRun(b.stored), EndSuperseded)
 		}
 	}
-	return nil
+	return b.refused(ref)
 }
 
-// refuseBegin ends a refused Begin: a run that is not known yet leaves no record (rule S4.1),
-// one that is superseded for good ends (rule S10.2), any other keeps what it has.
-func (s *step) refuseBegin(q BeginRequest, run *Run, ref *Refusal) (BeginVerdict, Change) {
-	key := RunRow(q.Run)
-	stored, _ := s.view.Rows[key].(*Run)
-	if stored == nil || run == nil {
-		delete(s.rows, key)
-		s.order = slices.DeleteFunc(s.order, func(k string) bool { return k == key })
-	} else {
-		// The generation or re-opening that was prepared does not take place.
-		kept := s.editRun(stored)
-		if stored.Delivery.Nonce == q.Nonce {
-			s.unseat(q.Run) // its own lost Begin: the delivery is refused after all
-		}
-		if ref.Reason == ReasonSuperseded && !ref.ComeBack && stored.State == RunActive {
-			s.unseat(q.Run)
-			s.finish(kept, EndSuperseded)
-		}
+func (b *begin) refused(ref *Refusal) BeginVerdict {
+	b.event(Event{Kind: EventRefused, Run: b.q.Run, Reason: ref.Reason})
+	return BeginVerdict{Refusal: ref}
+}
+
+// grant makes the next delivery of run, whose record may be changed, and seats it.
+func (b *begin) grant(run *Run) BeginVerdict {
+	q := b.q
+	repeated := b.stored != nil && b.stored.State == RunActive && b.stored.Delivery.Nonce == q.Nonce &&
+		!b.isOff(sabotage.BeginNonceIgnored)
+	kind := EventResumed
+	if run.Delivery.Number == 0 || repeated && run.Delivery.Number == 1 {
+		kind = EventBegun
 	}
-	v := s.refusedBegin(q, ref)
-	return *v, s.done()
-}
-
-func (s *step) refusedBegin(q BeginRequest, ref *Refusal) *BeginVerdict {
-	s.event(Event{Kind: EventRefused, Run: q.Run, Reason: ref.Reason})
-	return &BeginVerdict{Refusal: ref}
-}
-
-// grant makes the next delivery of run and seats it.
-func (s *step) grant(q BeginRequest, run *Run) BeginVerdict {
-	repeated := run.Delivery.Nonce == q.Nonce && run.State == RunActive && !s.isOff(sabotage.BeginNonceIgnored)
-	first := run.Delivery.Number == 0
 	if !repeated {
 		run.Delivery.Number++
+		if run.Delivery.Number > 1 && b.isOff(sabotage.RedeliveryIsNewRun) {
+			run.Delivery.Number = 1
+		}
 	}
 	run.Delivery.Nonce = q.Nonce
 	run.State, run.End, run.Parked, run.Waits = RunActive, "", "", nil
-	run.TouchedAt = s.now
+	run.TouchedAt = b.now
 	if run.FirstSeq == 0 {
-		run.FirstSeq, run.BegunAt = s.head.Seq, s.now
+		run.FirstSeq, run.FirstDelivery, run.BegunAt = b.head.Seq, run.Delivery.Number, b.now
 		run.Order, run.Digest = q.Order, q.Digest
 	}
 	run.Mode, run.QueueName, run.Inbound = q.Mode, q.QueueName, q.Inbound
-	if s.isOff(sabotage.RedeliveryIsNewRun) && !first {
-		run.Delivery.Number = 1
+	if len(run.Progress) > 0 && b.isOff(sabotage.ProgressForgotten) {
+		run.Progress = nil
 	}
-	s.put(run)
-	s.seat(Seat{Run: run.Key, Delivery: run.Delivery, Order: run.Order, Mode: q.Mode})
-	s.home(q)
+	if len(q.Inbound) > 0 && b.isOff(sabotage.RefusedForgetsInbound) {
+		b.register()
+	}
+	b.seat(Seat{Run: run.Key, Delivery: run.Delivery, Order: run.Order, Mode: q.Mode})
+	b.home()
+	b.event(Event{Kind: kind, Run: run.Key, Delivery: run.Delivery.Number})
+	return BeginVerdict{Delivery: b.delivery(run), Run: run}
+}
 
+// delivery is what a granted execution starts with. What it has seen is said by the user,
+// never guessed (rule S4.8). A stamp from the future comes from another ledger and so has
+// seen nothing of this one.
+func (b *begin) delivery(run *Run) *Delivery {
+	q := b.q
 	d := &Delivery{
 		Run: run.Key, ID: run.Delivery, Mode: q.Mode, Order: run.Order, Reads: q.Reads,
-		Inbound: q.Inbound, FirstSeq: run.FirstSeq, Refused: run.Refused,
+		Inbound: q.Inbound, FirstSeq: run.FirstSeq, Refused: run.Refused, Taken: b.takenOf(q.Inbound),
 	}
-	// Rule S4.8: what the input has seen is said by the user, never guessed. A stamp from the
-	// future comes from another ledger and so has seen nothing of this one.
 	switch {
-	case q.Reads == AfterBegin:
-		d.Seen = s.head.Seq
-	case q.AsOf <= s.head.Seq:
+	case q.Reads == AfterBegin || b.isOff(sabotage.PayloadIsFresh):
+		d.Seen = b.head.Seq
+	case q.AsOf <= b.head.Seq:
 		d.Seen = q.AsOf
 	}
-	d.Taken = s.takenOf(q.Inbound)
-	kind := EventResumed
-	if first {
-		kind = EventBegun
+	if run.FirstSeq >= b.head.Floor {
+		b.lookBack(d, nil)
 	}
-	s.event(Event{Kind: kind, Run: run.Key, Delivery: run.Delivery.Number})
-	return BeginVerdict{Delivery: d, Run: run}
+	return d
 }
 
 // home claims the run's directory entry for this conversation unless it is there already.
-func (s *step) home(q BeginRequest) {
-	h := s.view.Home
-	if h.Known && h.Found && h.Where != "" && q.Elsewhere == nil {
+func (b *begin) home() {
+	h := b.view.Home
+	if h.Known && h.Found && h.Where != "" && b.q.Elsewhere == nil {
 		return
 	}
-	s.change.Home = &HomeChange{Run: q.Run, Due: s.now + s.Retention}
+	b.change.Home = &HomeChange{Run: b.q.Run, Due: b.now + b.Retention}
 }

@@ -36,6 +36,7 @@ func (r Rules) Cancel(v View, q CancelRequest) (CancelVerdict, Change) {
 	}
 	run = s.editRun(run)
 	run.State, run.CancelBy, run.CancelWhy, run.TouchedAt = RunCancelled, q.By, q.Why, s.now
+	run.Waits, run.Parked = nil, ""
 	s.unseat(q.Run)
 	verdict := CancelVerdict{Run: run, Cancelled: true}
 	if q.Dismiss {

@@ -1,6 +1,9 @@
 package fence
 
-import "slices"
+import (
+	"cmp"
+	"slices"
+)
 
 // CatchUpRequest marks what a delivery reads from now on as current (rule S5, catching up).
 type CatchUpRequest struct {
@@ -37,38 +40,22 @@ type Taken struct {
 // CatchUp decides what a delivery learns by looking.
 func (r Rules) CatchUp(v View, q CatchUpRequest) (CatchUpVerdict, Change) {
 	s := r.start(v, q.Identity)
-	run, ok := s.mustRun(q.Delivery.Run)
+	d := *q.Delivery
+	run, ok := s.mustRun(d.Run)
 	if v.Head != nil && !v.Opened {
 		s.needs.Open = true
 	}
-	happened := s.landedAfter(q.Delivery.seenOfOwn())
+	happened := s.happened(&d)
 	taken := s.takenEffects()
 	if !ok || !s.needs.Empty() {
 		return CatchUpVerdict{}, s.done()
 	}
-	d := *q.Delivery
 	verdict := CatchUpVerdict{Taken: taken, OpenCount: v.OpenCount, Delivery: &d}
 	if run == nil || stale(s, run, &d) || run.State != RunActive {
 		verdict.Refusal = s.rights(run, &d)
 		return verdict, s.idle()
 	}
-	news := func(run RunKey, by DeliveryID, seq int64) bool {
-		if run == d.Run {
-			return by != d.ID && seq > d.seenOfOwn()
-		}
-		return seq > d.Seen
-	}
-	for _, l := range happened {
-		if news(l.Run, l.Delivery, l.Seq) {
-			verdict.Happened = append(verdict.Happened, l.conflict())
-		}
-	}
-	for i := range s.head.Unresolved {
-		u := &s.head.Unresolved[i]
-		if u.State == Ambiguous && news(u.Run, u.Delivery, u.Seq) {
-			verdict.Happened = append(verdict.Happened, u.conflict())
-		}
-	}
+	verdict.Happened = happened
 	for _, in := range v.Open {
 		if s.taker(in.ID) == nil {
 			verdict.Open = append(verdict.Open, in)
@@ -76,18 +63,40 @@ func (r Rules) CatchUp(v View, q CatchUpRequest) (CatchUpVerdict, Change) {
 	}
 	d.Taken = s.takenOf(d.Inbound)
 	d.Seen, d.CaughtUp = s.head.Seq, s.head.Seq
-	d.Replayed, d.Refused, d.Twice = nil, "", false
+	d.Earlier, d.Looked, d.Replayed, d.Refused, d.Twice = nil, 0, nil, "", false
+	if run.Refused != "" {
+		// Should this delivery die without a word, the next one has looked all the same.
+		s.editRun(run).Refused = ""
+	}
 	s.event(Event{Kind: EventCaughtUp, Run: d.Run, Delivery: d.ID.Number})
 	return verdict, s.idle()
 }
 
-// seenOfOwn is the seq up to which d knows what earlier deliveries of its run wrote. Begin's
-// catching up does not cover those (rule S5.3), so the first look must show them.
-func (d *Delivery) seenOfOwn() int64 {
-	if d.ID.Number > 1 && d.CaughtUp < d.Seen {
-		return min(d.Seen, max(d.CaughtUp, d.FirstSeq-1))
+// happened lists what is news to d whatever it goes on to do, oldest first.
+func (s *step) happened(d *Delivery) []Conflict {
+	var found []Conflict
+	news := func(seq int64, run RunKey, id DeliveryID) bool {
+		return (run != d.Run || id != d.ID) && (seq > d.Seen || d.isEarlier(seq, run, id)) && !d.replayed(seq)
 	}
-	return d.Seen
+	landed := s.landedAfter(d.unread())
+	for i := range d.Earlier {
+		l := &d.Earlier[i]
+		if !slices.ContainsFunc(landed, func(h Landed) bool { return !h.Report && h.ID == l.ID }) {
+			found = append(found, l.conflict())
+		}
+	}
+	for i := range landed {
+		if l := &landed[i]; news(l.Seq, l.Run, l.Delivery) {
+			found = append(found, l.conflict())
+		}
+	}
+	for i := range s.head.Unresolved {
+		if u := &s.head.Unresolved[i]; u.State == Ambiguous && news(u.Seq, u.Run, u.Delivery) {
+			found = append(found, u.conflict())
+		}
+	}
+	slices.SortStableFunc(found, func(a, b Conflict) int { return cmp.Compare(a.Seq, b.Seq) })
+	return found
 }
 
 // takenEffects lists the unresolved effects that hold a message or may be called again. The
@@ -96,7 +105,7 @@ func (s *step) takenEffects() []Taken {
 	var found []Taken
 	for i := range s.head.Unresolved {
 		u := &s.head.Unresolved[i]
-		again := u.State == Ambiguous && (u.Again.Repeatable || s.now <= u.Again.Until)
+		again := u.State == Ambiguous && u.Again.Open(s.now)
 		if len(u.Answers) == 0 && !again {
 			continue
 		}

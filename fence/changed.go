@@ -1,6 +1,7 @@
 package fence
 
 import (
+	"cmp"
 	"slices"
 	"strconv"
 
@@ -13,15 +14,15 @@ func (c *claim) unchanged() *ClaimVerdict {
 	if ref := c.nothingUnresolved(); ref != nil {
 		return c.refuse(ref)
 	}
-	if c.isOff(sabotage.NoConversationCheck) || c.q.Policy == NoChange {
+	if c.q.Policy == NoChange {
 		return nil
 	}
 	pending := c.pendingOfOthers()
-	landed := c.landedSince()
-	if len(landed) == 0 && len(pending) == 0 {
+	landed, more := c.landedSince()
+	if !c.needs.Empty() || len(landed) == 0 && len(pending) == 0 || c.isOff(sabotage.NoConversationCheck) {
 		return nil
 	}
-	ref := &Refusal{Reason: ReasonConversationChanged, Conflicts: append(landed, pending...)}
+	ref := &Refusal{Reason: ReasonConversationChanged, Conflicts: slices.Concat(landed, pending), More: more}
 	if len(landed) == 0 {
 		// Re-reading cannot help before these have ended.
 		ref.ComeBack, ref.At = true, earliestDeadline(pending)+1
@@ -32,12 +33,9 @@ func (c *claim) unchanged() *ClaimVerdict {
 		}
 		return c.refuse(ref)
 	}
-	parts := make([]string, len(landed))
-	for i, l := range landed {
-		parts[i] = strconv.FormatInt(l.Seq, 36)
-	}
-	c.twice(ref, parts)
-	if c.isOff(sabotage.RefusalCatchesUp) && c.d != nil {
+	// What has landed only grows: the newest stands for all of it.
+	c.twice(ref, strconv.FormatInt(landed[len(landed)-1].Seq, 36))
+	if c.d != nil && c.isOff(sabotage.RefusalCatchesUp) {
 		c.d.Seen, c.d.CaughtUp = c.head.Seq, c.head.Seq
 	}
 	return c.refuse(ref)
@@ -47,7 +45,7 @@ func (c *claim) unchanged() *ClaimVerdict {
 // same intent, conflicts however recently this delivery caught up. Catching up proves nothing
 // about a send that may still be on its way. No policy waives it.
 func (c *claim) nothingUnresolved() *Refusal {
-	if c.q.AfterUnresolved || c.isOff(sabotage.UnresolvedIgnored) {
+	if c.q.AfterUnresolved {
 		return nil
 	}
 	var pending, ambiguous []Conflict
@@ -60,19 +58,20 @@ func (c *claim) nothingUnresolved() *Refusal {
 		if c.bothName(u.Named) {
 			continue // rule S5.4 decides
 		}
-		if c.isOff(sabotage.UnresolvedBySeqOnly) && c.d != nil && u.Seq <= c.d.Seen {
+		if c.d != nil && u.Seq <= c.d.Seen && c.isOff(sabotage.UnresolvedBySeqOnly) {
 			continue
 		}
 		switch {
 		case u.State == Ambiguous:
 			ambiguous = append(ambiguous, u.conflict())
-			again = again || u.Again.Repeatable || c.now <= u.Again.Until
+			again = again || u.Again.Open(c.now)
 		case !c.mine(u.Delivery, u.Run):
 			pending = append(pending, u.conflict())
 			c.wait(u.Claim)
 		}
 	}
 	switch {
+	case len(ambiguous)+len(pending) > 0 && c.isOff(sabotage.UnresolvedIgnored):
 	case len(ambiguous) > 0:
 		return &Refusal{
 			Reason: ReasonUnresolved, Unknown: true, At: c.quietEnd(ambiguous),
@@ -90,13 +89,7 @@ func (c *claim) bothName(other bool) bool { return other && len(c.q.Answers) > 0
 
 // mine reports whether a write was made by this very delivery.
 func (c *claim) mine(d DeliveryID, run RunKey) bool {
-	if c.d == nil {
-		return false
-	}
-	if c.isOff(sabotage.ViewSharedByDeliveries) {
-		return run == c.d.Run
-	}
-	return run == c.d.Run && d == c.d.ID
+	return c.d != nil && run == c.d.Run && (d == c.d.ID || c.isOff(sabotage.ViewSharedByDeliveries))
 }
 
 // concerns reports whether the caller's policy looks at writes of this intent. A report whose
@@ -120,54 +113,69 @@ func (c *claim) pendingOfOthers() []Conflict {
 	return found
 }
 
-// landedSince returns what landed after this delivery last caught up and is news to it:
-// committed and ambiguous effects, and reports, of everybody else; and those of earlier
+// landedSince returns what landed after this delivery last caught up and is news to it, oldest
+// first: committed and ambiguous effects, and reports, of everybody else; and those of earlier
 // deliveries of its own run as far as only an explicit CatchUp covers them.
-func (c *claim) landedSince() []Conflict {
+//
+// The head decides as long as it remembers a conflict; more says that there may be older ones.
+// Only when it remembers none, and not far enough, are rows looked up by their seq.
+func (c *claim) landedSince() (found []Conflict, more bool) {
 	if c.d == nil {
-		return nil // a write without a job has seen nothing and need not have
+		return nil, false // a write without a job has seen nothing and need not have
 	}
-	var found []Conflict
 	for i := range c.head.Unresolved {
 		u := &c.head.Unresolved[i]
-		if u.State != Ambiguous || u.Effect == c.q.Effect {
-			continue
-		}
-		if c.news(u.Seq, u.Run, u.Delivery, u.Intent, u.Named) {
+		if u.State == Ambiguous && u.Effect != c.q.Effect && c.news(u.Seq, u.Run, u.Delivery, u.Intent, u.Named) {
 			found = append(found, u.conflict())
 		}
 	}
-	for _, l := range c.tail() {
-		if l.ID == c.q.Effect && !l.Report {
-			continue
-		}
-		if c.news(l.Seq, l.Run, l.Delivery, l.Intent, l.Named) {
+	judge := func(l *Landed) {
+		if (l.Report || l.ID != c.q.Effect) && c.news(l.Seq, l.Run, l.Delivery, l.Intent, l.Named) {
 			found = append(found, l.conflict())
 		}
 	}
-	return found
-}
-
-// news reports whether a landing is something this delivery has not seen.
-func (c *claim) news(seq int64, run RunKey, d DeliveryID, intent string, named bool) bool {
-	if c.mine(d, run) || !c.concerns(intent) || slices.Contains(c.d.Replayed, seq) {
-		return false
+	for i := range c.head.Landed {
+		judge(&c.head.Landed[i])
 	}
-	return seq > c.limit(run, intent, named)
+	for i := range c.d.Earlier {
+		l := &c.d.Earlier[i]
+		// An effect that landed again since then is in the head.
+		if !slices.ContainsFunc(c.head.Landed, func(h Landed) bool { return !h.Report && h.ID == l.ID }) {
+			judge(l)
+		}
+	}
+	from := c.d.unread()
+	var older []Landed
+	switch {
+	case from >= c.head.Floor:
+	case len(found) > 0:
+		more = true
+	default:
+		older = slices.DeleteFunc(c.landedAfter(from), func(l Landed) bool { return l.Seq > c.head.Floor })
+		if !c.needs.Empty() {
+			return nil, false
+		}
+		for i := range older {
+			judge(&older[i])
+		}
+	}
+	if len(found) == 0 {
+		c.lookBack(c.d, older)
+		return nil, false
+	}
+	slices.SortStableFunc(found, func(a, b Conflict) int { return cmp.Compare(a.Seq, b.Seq) })
+	return found, more
 }
 
-// limit is the seq up to which landings of a run and intent are covered. An earlier delivery
+// news reports whether a landing is something this delivery has not seen. An earlier delivery
 // of the same run needs an explicit CatchUp when the new effect has the same intent and not
 // both name Answers: a reworded repeat must not pass just because the job was redelivered.
-func (c *claim) limit(run RunKey, intent string, named bool) int64 {
-	if run == c.d.Run && run != (RunKey{}) && intent == c.q.Intent && !c.bothName(named) && !c.isOff(sabotage.OwnEarlierCovered) {
-		return c.d.CaughtUp
+func (c *claim) news(seq int64, run RunKey, d DeliveryID, intent string, named bool) bool {
+	if c.mine(d, run) || !c.concerns(intent) || c.d.replayed(seq) {
+		return false
 	}
-	return c.d.Seen
-}
-
-// tail returns the landings that may be news: those the head remembers, or rows looked up by
-// their seq when this delivery has not caught up for longer than that.
-func (c *claim) tail() []Landed {
-	return c.landedAfter(c.d.seenOfOwn())
+	if c.d.isEarlier(seq, run, d) && intent == c.q.Intent && !c.bothName(named) && !c.isOff(sabotage.OwnEarlierCovered) {
+		return true
+	}
+	return seq > c.d.Seen
 }

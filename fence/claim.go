@@ -2,6 +2,7 @@ package fence
 
 import (
 	"slices"
+	"strings"
 
 	"github.com/fencedrun/fencedrun/internal/sabotage"
 )
@@ -58,15 +59,21 @@ func (r Rules) Claim(v View, q ClaimRequest) (ClaimVerdict, Change) {
 		d := *q.Delivery
 		c.d = &d
 	}
-	c.effect = s.lookEffect(q.Effect)
-
-	for _, rule := range [...]func(*claim) *ClaimVerdict{
+	c.effect, _ = s.lookEffect(q.Effect)
+	if !s.needs.Empty() {
+		return ClaimVerdict{}, s.done()
+	}
+	rules := [...]func(*claim) *ClaimVerdict{
 		(*claim).own,        // S5.1
 		(*claim).right,      // S5.2
 		(*claim).unchanged,  // S5.3
 		(*claim).unanswered, // S5.4
 		(*claim).within,     // S5.6
-	} {
+	}
+	if c.effect != nil && s.isOff(sabotage.RightsBeforeReplay) {
+		rules[0], rules[1] = rules[1], rules[0]
+	}
+	for _, rule := range rules {
 		if verdict := rule(c); verdict != nil {
 			verdict.Delivery = c.d
 			return *verdict, s.idle()
@@ -99,15 +106,16 @@ func answersOf(q ClaimRequest) []string {
 }
 
 func (c *claim) refuse(ref *Refusal) *ClaimVerdict {
-	c.event(Event{Kind: EventRefused, Run: c.runKey(), Effect: c.q.Effect, Intent: c.q.Intent, Key: c.q.Key, Reason: ref.Reason})
+	c.event(c.asking(Event{Kind: EventRefused, Effect: c.q.Effect, Intent: c.q.Intent, Key: c.q.Key, Reason: ref.Reason}))
 	return &ClaimVerdict{Refusal: ref, Effect: c.effect}
 }
 
-func (c *claim) runKey() RunKey {
-	if c.d == nil {
-		return RunKey{}
+// asking adds to an event who asks.
+func (c *claim) asking(e Event) Event {
+	if c.d != nil {
+		e.Run, e.Delivery = c.d.Run, c.d.ID.Number
 	}
-	return c.d.Run
+	return e
 }
 
 // wait remembers a pending claim that refused this delivery (rule S4.6).
@@ -122,105 +130,13 @@ func (c *claim) wait(claims ...string) {
 	}
 }
 
-// own is rule S5.1: the effect's own state comes before anything else, so that a stale, ended
-// or cancelled run still gets its replay.
-func (c *claim) own() *ClaimVerdict {
-	if c.effect == nil {
-		return nil
-	}
-	call := c.effect.Deciding()
-	if call.State == Failed {
-		return nil
-	}
-	if call.Claim == c.q.Claim && call.State == Pending {
-		// Its own claim, whose answer was lost (rule S5.7).
-		return &ClaimVerdict{Call: call, Effect: c.effect}
-	}
-	if call.Params != "" && c.q.Params != "" && call.Params != c.q.Params && !c.isOff(sabotage.ParamsIgnored) {
-		return c.refuse(&Refusal{Reason: ReasonParamsChanged, Stored: call.Params, Asked: c.q.Params})
-	}
-	switch call.State {
-	case Committed:
-		return c.replay(call)
-	case Pending:
-		if c.isOff(sabotage.PendingRetried) {
-			return nil
-		}
-		c.wait(call.Claim)
-		return c.refuse(&Refusal{
-			Reason: ReasonInFlight, ComeBack: true, At: call.Deadline + 1,
-			Conflicts: []Conflict{callConflict(c.effect, call)},
-		})
-	}
-	if c.mayCallAgain(call) || c.isOff(sabotage.AmbiguousRetried) {
-		return nil
-	}
-	return c.refuse(&Refusal{
-		Reason: ReasonAmbiguous, Unknown: true, At: call.Deadline + c.Quiet,
-		Conflicts: []Conflict{callConflict(c.effect, call)}, Again: c.windowOpen(call),
-	})
-}
-
-func callConflict(e *Effect, call *Call) Conflict {
-	return Conflict{
-		ID: e.ID, Intent: e.Intent, Key: e.Key, Summary: call.Summary, State: call.State, Run: call.Run,
-		Delivery: call.Delivery.Number, Seq: call.Seq, Deadline: call.Deadline, Inbound: call.Answers,
-	}
-}
-
-func (c *claim) windowOpen(call *Call) bool {
-	return call.Again.Repeatable || c.now <= call.Again.Until
-}
-
-// mayCallAgain is rule S8's exception: the provider honours the key, for the same params and
-// the same Answers, inside its window; or the effect is safe to repeat.
-func (c *claim) mayCallAgain(call *Call) bool {
-	if !c.windowOpen(call) {
-		return false
-	}
-	return call.Params == c.q.Params && slices.Equal(call.Answers, c.answers)
-}
-
-// replay gives the stored result, unless the caller names an open message that the stored
-// effect does not answer: that one needs a key of its own (rule S5.1).
-func (c *claim) replay(call *Call) *ClaimVerdict {
-	if len(c.q.Answers) > 0 && len(call.Answers) > 0 && !c.isOff(sabotage.ReplayCoversAll) {
-		var open, answered []string
-		for _, id := range c.q.Answers {
-			if slices.Contains(call.Answers, id) {
-				answered = append(answered, id)
-				continue
-			}
-			in := c.lookInbound(id)
-			if in != nil && in.Registered && !in.Closed() {
-				open = append(open, id)
-			}
-		}
-		if len(open) > 0 {
-			con := callConflict(c.effect, call)
-			con.Inbound = answered
-			ref := &Refusal{Reason: ReasonAlreadyAnswered, Answered: []Conflict{con}, Open: open}
-			c.twice(ref, append([]string{"replay", c.effect.ID}, open...))
-			return c.refuse(ref)
-		}
-	}
-	if c.d != nil && !slices.Contains(c.d.Replayed, call.Seq) {
-		c.d.Replayed = append(slices.Clip(c.d.Replayed), call.Seq)
-	}
-	c.event(Event{Kind: EventReplayed, Run: c.runKey(), Effect: c.effect.ID, Intent: c.q.Intent, Key: c.q.Key, Call: call.Number})
-	return &ClaimVerdict{Replay: call, Effect: c.effect}
-}
-
 // twice notes a refusal; the same one a second time, with no CatchUp between, parks the job
 // (rule S5, catching up).
-func (c *claim) twice(ref *Refusal, parts []string) {
+func (c *claim) twice(ref *Refusal, parts ...string) {
 	if c.d == nil {
 		return
 	}
-	sig := string(ref.Reason) + " " + c.q.Intent
-	for _, p := range parts {
-		sig += " " + p
-	}
+	sig := string(ref.Reason) + " " + c.q.Intent + " " + strings.Join(parts, " ")
 	if c.d.Refused == sig && !c.isOff(sabotage.RefusedForEver) {
 		c.d.Twice = true
 	}
@@ -245,7 +161,7 @@ func (c *claim) within() *ClaimVerdict {
 	}
 	reached := 0
 	for i := range c.effect.Calls {
-		if call := &c.effect.Calls[i]; call.State == Failed && !call.NotStarted {
+		if call := &c.effect.Calls[i]; call.State == Failed && (!call.NotStarted || c.isOff(sabotage.NotStartedCounts)) {
 			reached++
 		}
 	}
@@ -265,9 +181,11 @@ func (c *claim) grant() ClaimVerdict {
 		c.put(e)
 	}
 	e.Distinct, e.Forever = q.Distinct, q.Forever
-	c.head.Fence++
+	if !c.isOff(sabotage.FenceStands) {
+		c.head.Fence++
+	}
 	call := Call{
-		Number: len(e.Calls) + 1, Claim: q.Claim, Fence: c.head.Fence, State: Pending, Seq: c.seq(), At: c.now,
+		Number: nextNumber(e), Claim: q.Claim, Fence: c.head.Fence, State: Pending, Seq: c.seq(), At: c.now,
 		Deadline: c.now + q.For, By: q.By, Summary: q.Summary, Params: q.Params,
 		Named: len(q.Answers) > 0, Answers: c.answers, Again: Again{Repeatable: q.Repeatable},
 	}
@@ -285,6 +203,14 @@ func (c *claim) grant() ClaimVerdict {
 	e.Calls = append(e.Calls, call)
 	c.resolveHead(e)
 	c.change.Durable = true
-	c.event(Event{Kind: EventClaimed, Run: call.Run, Delivery: call.Delivery.Number, Effect: e.ID, Intent: e.Intent, Key: e.Key, Call: call.Number})
+	c.callEvent(EventClaimed, e, &call, "")
 	return ClaimVerdict{Call: &e.Calls[len(e.Calls)-1], Effect: e}
+}
+
+// nextNumber is one more than the last call's, which is not their count where a record was lost.
+func nextNumber(e *Effect) int {
+	if len(e.Calls) == 0 {
+		return 1
+	}
+	return e.Calls[len(e.Calls)-1].Number + 1
 }

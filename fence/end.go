@@ -28,7 +28,11 @@ func (r Rules) End(v View, q EndRequest) (EndVerdict, Change) {
 	if !ok || s.mustAll(d.Inbound) {
 		return EndVerdict{}, s.done()
 	}
-	if run == nil || run.Delivery != d.ID && !s.isOff(sabotage.OldEndEndsNew) {
+	if run == nil {
+		s.event(Event{Kind: EventRefused, Run: d.Run, Delivery: d.ID.Number, Reason: ReasonNoRun})
+		return EndVerdict{Refusal: &Refusal{Reason: ReasonNoRun}}, s.idle()
+	}
+	if run.Delivery != d.ID && !s.isOff(sabotage.OldEndEndsNew) {
 		s.event(Event{Kind: EventStaleEnd, Run: d.Run, Delivery: d.ID.Number})
 		return EndVerdict{Refusal: &Refusal{Reason: ReasonSuperseded, Stale: true}}, s.idle()
 	}
@@ -44,17 +48,19 @@ func (r Rules) End(v View, q EndRequest) (EndVerdict, Change) {
 	if q.Reason == EndSuccess {
 		if ref := s.unfinished(d); ref != nil {
 			s.event(Event{Kind: EventRefused, Run: d.Run, Delivery: d.ID.Number, Reason: ref.Reason})
+			s.waitFor(run, s.unfinishedClaims(d))
 			return EndVerdict{Refusal: ref}, s.idle()
 		}
 	}
 	var verdict EndVerdict
 	for _, id := range d.Inbound {
 		in, _ := s.mustInbound(id)
-		if in == nil || in.Closed() || s.taker(id) != nil {
+		if in == nil || in.Closed() {
 			continue
 		}
+		// Open, be it taken: whatever becomes of what has taken it, this job will not answer.
 		verdict.Unanswered = append(verdict.Unanswered, id)
-		if !in.Unanswered {
+		if !in.Unanswered && !s.isOff(sabotage.UnansweredSilently) {
 			s.editInbound(in).Unanswered = true
 			s.event(Event{Kind: EventUnanswered, Run: d.Run, Inbound: id})
 		}
@@ -63,59 +69,6 @@ func (r Rules) End(v View, q EndRequest) (EndVerdict, Change) {
 	s.finish(s.editRun(run), q.Reason)
 	s.change.Durable = true
 	return verdict, s.done()
-}
-
-// unfinished is rule S10.1: a run does not end with success while it owns an unresolved
-// effect, or while one has taken a message of its job. Resolved as failed later, nobody would
-// be left to answer.
-func (s *step) unfinished(d *Delivery) *Refusal {
-	if s.isOff(sabotage.EndUnchecked) {
-		return nil
-	}
-	var pending, ambiguous []Conflict
-	again := false
-	for i := range s.head.Unresolved {
-		u := &s.head.Unresolved[i]
-		if u.Run != d.Run && !slices.Contains(u.Owners, d.Run) && !s.takes(u, d.Inbound) {
-			continue
-		}
-		if u.State == Pending {
-			pending = append(pending, u.conflict())
-		} else {
-			ambiguous = append(ambiguous, u.conflict())
-			again = again || u.Again.Repeatable || s.now <= u.Again.Until
-		}
-	}
-	switch {
-	case len(ambiguous) > 0:
-		return &Refusal{Reason: ReasonUnresolved, Unknown: true, At: s.quietEnd(ambiguous), Conflicts: ambiguous, Again: again}
-	case len(pending) > 0:
-		return &Refusal{Reason: ReasonInFlight, ComeBack: true, At: earliestDeadline(pending) + 1, Conflicts: pending}
-	}
-	if s.isOff(sabotage.TakenForgotten) {
-		return nil
-	}
-	var again2 []string
-	for _, id := range d.Taken {
-		in, _ := s.mustInbound(id)
-		if in != nil && in.Registered && !in.Closed() && s.taker(id) == nil {
-			again2 = append(again2, id)
-		}
-	}
-	if len(again2) > 0 {
-		return &Refusal{Reason: ReasonTakenAgain, ComeBack: true, Open: again2}
-	}
-	return nil
-}
-
-func (s *step) takes(u *Unresolved, inbound []string) bool {
-	return slices.ContainsFunc(inbound, func(id string) bool {
-		if !slices.Contains(u.Answers, id) {
-			return false
-		}
-		in, _ := s.mustInbound(id)
-		return in == nil || !in.Closed()
-	})
 }
 
 // finish marks an editable run as ended.
@@ -146,13 +99,29 @@ func (r Rules) Release(v View, q ReleaseRequest) (released bool, c Change) {
 		return false, s.idle()
 	}
 	s.unseat(d.Run)
-	run = s.editRun(run)
+	run = s.waitFor(s.editRun(run), d.Waits)
 	run.TouchedAt = s.now
-	run.Waits, run.Refused, run.Parked = d.Waits, d.Refused, q.Parked
+	run.Refused, run.Parked = d.Refused, q.Parked
 	kind := EventReleased
 	if q.Parked != "" {
 		kind = EventParked
 	}
 	s.event(Event{Kind: kind, Run: d.Run, Delivery: d.ID.Number, Reason: q.Parked})
 	return true, s.done()
+}
+
+// waitFor adds to the claims that run waits for, as far as they are still pending (rule S4.6).
+func (s *step) waitFor(run *Run, claims []string) *Run {
+	var waits []string
+	for i := range s.head.Unresolved {
+		u := &s.head.Unresolved[i]
+		if u.State == Pending && (slices.Contains(run.Waits, u.Claim) || slices.Contains(claims, u.Claim)) {
+			waits = append(waits, u.Claim)
+		}
+	}
+	if !slices.Equal(waits, run.Waits) {
+		run = s.editRun(run)
+		run.Waits = waits
+	}
+	return run
 }

@@ -15,28 +15,23 @@ var (
 )
 
 func (s *step) lapse() {
-	if s.isOff(neverLapses) {
-		return
-	}
-	due := false
+	var due []*Unresolved
 	for i := range s.head.Unresolved {
-		u := &s.head.Unresolved[i]
-		due = due || u.State == Pending && s.now > u.Deadline
-	}
-	if !due {
-		return
-	}
-	// Oldest deadline first, so that whoever notices gives out the same numbers.
-	slices.SortStableFunc(s.head.Unresolved, func(a, b Unresolved) int {
-		return cmp.Compare(a.Deadline, b.Deadline)
-	})
-	for i := range s.head.Unresolved {
-		u := &s.head.Unresolved[i]
-		if u.State == Pending && s.now > u.Deadline {
-			u.State = Ambiguous
-			u.Seq = s.seq()
-			s.event(Event{Kind: EventLapsed, Run: u.Run, Delivery: u.Delivery.Number, Effect: u.Effect, Intent: u.Intent, Key: u.Key})
+		if u := &s.head.Unresolved[i]; u.State == Pending && s.now > u.Deadline {
+			due = append(due, u)
 		}
+	}
+	if len(due) == 0 || s.isOff(neverLapses) {
+		return
+	}
+	// Oldest deadline first, so that it does not matter when somebody notices.
+	slices.SortStableFunc(due, func(a, b *Unresolved) int { return cmp.Compare(a.Deadline, b.Deadline) })
+	for _, u := range due {
+		u.State = Ambiguous
+		u.Seq = s.seq()
+		s.event(Event{
+			Kind: EventLapsed, Run: u.Run, Delivery: u.Delivery.Number, Effect: u.Effect, Intent: u.Intent, Key: u.Key, Call: u.Call,
+		})
 	}
 	if s.isOff(expiredBecomesFailed) {
 		s.failLapsed()

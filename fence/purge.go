@@ -1,6 +1,10 @@
 package fence
 
-import "github.com/fencedrun/fencedrun/internal/sabotage"
+import (
+	"slices"
+
+	"github.com/fencedrun/fencedrun/internal/sabotage"
+)
 
 // PurgeRequest offers rows whose retention may have passed (rule S10.4).
 type PurgeRequest struct {
@@ -11,11 +15,14 @@ type PurgeRequest struct {
 // PurgeVerdict counts what was deleted.
 type PurgeVerdict struct {
 	Runs, Effects, Others int
-	Dropped               []string // open inbound ids that outlived the retention (rule S10.5)
+	// Kept counts the rows that something still needs. They are due again later, so that a
+	// purge which looks at a bounded number of rows gets past them.
+	Kept    int
+	Dropped []string // open inbound ids that outlived the retention (rule S10.5)
 }
 
-// Purge decides rule S10.4: pending, ambiguous and live things stay, and an effect does not
-// go before its run could.
+// Purge decides rule S10.4: pending, ambiguous and live things stay, an effect does not go
+// before its run could, nor a message before the effect that answered it.
 func (r Rules) Purge(v View, q PurgeRequest) (PurgeVerdict, Change) {
 	s := r.start(v, q.Identity)
 	var verdict PurgeVerdict
@@ -25,118 +32,156 @@ func (r Rules) Purge(v View, q PurgeRequest) (PurgeVerdict, Change) {
 		if !ok || now == nil {
 			continue
 		}
-		if ix := now.Index(); ix.Due == 0 || ix.Due > s.now {
+		if !s.due(now) {
+			continue
+		}
+		if until := s.neededUntil(now); until > s.now {
+			verdict.Kept++
+			s.keep(now, until)
 			continue
 		}
 		switch now := now.(type) {
 		case *Run:
-			if s.runGone(now) {
-				verdict.Runs++
-				s.change.Forget = append(s.change.Forget, now.Key)
-				s.forget(now)
-				s.drop(now)
-			}
+			verdict.Runs++
+			s.change.Forget = append(s.change.Forget, now.Key)
+			s.unseat(now.Key)
 		case *Effect:
-			if s.effectGone(now) {
-				verdict.Effects++
-				s.drop(now)
-			}
+			verdict.Effects++
+			s.unland(now.ID, false)
 		case *Inbound:
-			if s.taker(now.ID) != nil {
-				continue
-			}
-			if now.Registered && !now.Closed() {
-				verdict.Dropped = append(verdict.Dropped, now.ID)
-				s.event(Event{Kind: EventInboundDropped, Inbound: now.ID})
-			}
 			verdict.Others++
-			s.drop(now)
+			if !now.Closed() {
+				verdict.Dropped = append(verdict.Dropped, now.ID)
+				if !s.isOff(sabotage.DroppedSilently) {
+					s.event(Event{Kind: EventInboundDropped, Inbound: now.ID})
+				}
+			}
+		case *Report:
+			verdict.Others++
+			s.unland(now.ID, true)
 		default:
 			verdict.Others++
-			s.drop(now)
 		}
+		s.put(now)
+		s.rows[now.RowKey()] = nil
 	}
 	if !s.needs.Empty() {
 		return PurgeVerdict{}, s.done()
 	}
-	if !s.changed() {
-		return verdict, s.idle()
+	if verdict.Runs > 0 {
+		s.head.Wrote = slices.DeleteFunc(s.head.Wrote, func(w Wrote) bool { return w.Until <= s.now })
 	}
-	s.event(Event{Kind: EventPurged})
-	return verdict, s.done()
+	if verdict.Runs+verdict.Effects+verdict.Others > 0 {
+		s.event(Event{Kind: EventPurged})
+	}
+	return verdict, s.idle()
 }
 
-// runGone: an ended or cancelled run after its retention, or one that never ended once its
-// lease has passed too.
-func (s *step) runGone(run *Run) bool {
+// due reports whether a row's own retention has passed.
+func (s *step) due(rec Record) bool {
+	due := rec.Index().Due
+	return due > 0 && due <= s.now
+}
+
+// neededUntil says for how long something still needs a row that is due; s.now or less means
+// that nothing does.
+func (s *step) neededUntil(rec Record) Millis {
+	switch rec := rec.(type) {
+	case *Run:
+		return s.runNeeded(rec)
+	case *Effect:
+		if s.unresolved(rec.ID) >= 0 {
+			return s.later()
+		}
+		return s.effectNeeded(rec)
+	case *Inbound:
+		if s.taker(rec.ID) != nil && !s.isOff(sabotage.PurgesUnresolved) {
+			return s.later()
+		}
+		var until Millis
+		for _, a := range rec.Answered {
+			if !a.Report {
+				until = max(until, s.rowNeeded(a.ID))
+			}
+		}
+		return until
+	case *Reference:
+		if rec.Effect != "" {
+			return s.rowNeeded(rec.Effect)
+		}
+	}
+	return 0
+}
+
+// later is when a row is looked at again that is needed for nobody knows how long.
+func (s *step) later() Millis { return s.now + max(s.Retention/10, 1) }
+
+// runNeeded: an ended or cancelled run goes after its retention, one that never ended once its
+// lease has passed too, and none while it owns an unresolved effect.
+func (s *step) runNeeded(run *Run) Millis {
+	if s.isOff(sabotage.PurgesUnresolved) {
+		return 0
+	}
 	for i := range s.head.Seats {
 		if seat := &s.head.Seats[i]; seat.Run == run.Key && s.leaseLeft(seat) > 0 {
-			return false
+			return s.now + s.leaseLeft(seat)
 		}
 	}
 	for i := range s.head.Unresolved {
-		u := &s.head.Unresolved[i]
-		if u.Run == run.Key {
-			return false
-		}
-		for _, owner := range u.Owners {
-			if owner == run.Key {
-				return false
-			}
+		if u := &s.head.Unresolved[i]; u.Run == run.Key || slices.Contains(u.Owners, run.Key) {
+			return s.later()
 		}
 	}
-	return true
+	return 0
 }
 
-// effectGone: settled, past its retention, and no run that could still ask for it is kept.
-func (s *step) effectGone(e *Effect) bool {
-	if s.unresolved(e.ID) >= 0 {
-		return false
-	}
+// effectNeeded: a settled effect stays as long as a run that could still ask for it.
+func (s *step) effectNeeded(e *Effect) (until Millis) {
 	if s.isOff(sabotage.PurgeBeforeRun) {
-		return true
+		return 0
 	}
 	for i := range e.Calls {
 		if e.Calls[i].Run == (RunKey{}) {
 			continue
 		}
-		run, ok := s.mustRun(e.Calls[i].Run)
-		if !ok {
-			return false
-		}
-		if run != nil && run.Index().Due > s.now {
-			return false
+		run, _ := s.mustRun(e.Calls[i].Run)
+		switch {
+		case run == nil:
+		case !s.due(run):
+			until = max(until, run.Index().Due)
+		default:
+			until = max(until, s.runNeeded(run))
 		}
 	}
-	return true
+	return until
 }
 
-// forget takes a purged run out of the head.
-func (s *step) forget(run *Run) {
-	for i := range s.head.Wrote {
-		if s.head.Wrote[i] == run.Order {
-			s.head.Wrote = append(s.head.Wrote[:i:i], s.head.Wrote[i+1:]...)
-			break
-		}
+// rowNeeded says for how long effect id stays, for a row that is of use beside it only.
+func (s *step) rowNeeded(id string) Millis {
+	e, _ := s.mustEffect(id)
+	switch {
+	case e == nil:
+		return 0
+	case s.due(e):
+		return s.effectNeeded(e)
 	}
-	kept := s.head.Seats[:0]
-	for _, seat := range s.head.Seats {
-		if seat.Run != run.Key {
-			kept = append(kept, seat)
-		}
-	}
-	s.head.Seats = kept
+	return max(e.Index().Due, s.later())
 }
 
-// drop deletes a row and what the head remembers of it.
-func (s *step) drop(rec Record) {
-	key := rec.RowKey()
-	s.put(rec)
-	s.rows[key] = nil
+// keep makes a row due again at a later time.
+func (s *step) keep(rec Record, until Millis) {
 	switch rec := rec.(type) {
+	case *Run:
+		run := s.editRun(rec)
+		run.Keep = until
+		s.superseder(run)
 	case *Effect:
-		s.unland(rec.ID, false)
-	case *Report:
-		s.unland(rec.ID, true)
+		s.editEffect(rec).Keep = until
+	case *Inbound:
+		s.editInbound(rec).Keep = until
+	case *Reference:
+		ref := *rec
+		ref.Keep = until
+		s.put(&ref)
 	}
 }

@@ -1,6 +1,9 @@
 package fence
 
-import "strconv"
+import (
+	"slices"
+	"strconv"
+)
 
 // Millis is a point of the ledger's clock in milliseconds since 1970, or a duration in
 // milliseconds. No worker's clock ever becomes a Millis (rule S3.3).
@@ -61,117 +64,36 @@ const (
 	OpenInbound      OpenKind = 2 // an inbound message that nobody answered or dismissed
 )
 
-// Head is the conversation's own record, small whatever the conversation accumulates: it
-// holds what nearly every decision needs.
-type Head struct {
-	Namespace    string `json:"ns,omitempty"`
-	Conversation string `json:"conv"`
-	// Epoch is drawn when the record is created, so that a record that was lost and
-	// created again makes no old right valid (rule S3.1).
-	Epoch string `json:"epoch"`
-	// Seq orders everything that happened here. It starts at the creation's clock in
-	// milliseconds and so never restarts, even if the record was purged in between.
-	Seq int64 `json:"seq"`
-	// Fence is the last fence number handed out; it starts where Seq starts.
-	Fence int64 `json:"fence"`
-	// Seats are the deliveries that may be at work, at most one per run.
-	Seats []Seat `json:"seats,omitempty"`
-	// Unresolved are the pending and the ambiguous effects, oldest first. The head is the
-	// authority on their state: a claim that lapsed is ambiguous here before its own row
-	// is written again.
-	Unresolved []Unresolved `json:"unres,omitempty"`
-	// Landed is the tail of what landed: every landing with a seq above Floor is in it.
-	Landed []Landed `json:"landed,omitempty"`
-	Floor  int64    `json:"floor,omitempty"`
-	// Wrote holds, per source, the order of the newest run that ended with success and wrote
-	// (rule S4.6).
-	Wrote []Order `json:"wrote,omitempty"`
-}
-
-// MaxLanded is how many landings the head remembers. A delivery that has not caught up for
-// longer is judged with rows loaded by their seq: same verdict, one more read.
-const MaxLanded = 8
-
-// Seat is a delivery that may be at work. Whether it is alive says its lease (rule S9.3).
-type Seat struct {
-	Run      RunKey     `json:"run"`
-	Delivery DeliveryID `json:"d"`
-	Order    Order      `json:"o,omitzero"`
-	Mode     Mode       `json:"mode"`
-}
-
-// Unresolved is what the head keeps of a pending or ambiguous effect.
-type Unresolved struct {
-	Effect   string     `json:"e"`
-	Intent   string     `json:"intent"`
-	Key      string     `json:"key"`
-	Summary  string     `json:"sum,omitempty"`
-	State    State      `json:"st"`
-	Claim    string     `json:"claim"` // of the call that decides the state
-	Run      RunKey     `json:"run,omitzero"`
-	Delivery DeliveryID `json:"d,omitzero"`
-	Deadline Millis     `json:"dl"`
-	Since    Millis     `json:"since"`
-	Seq      int64      `json:"seq"`
-	Distinct bool       `json:"distinct,omitempty"`
-	Named    bool       `json:"named,omitempty"` // the caller named Answers
-	Answers  []string   `json:"ans,omitempty"`   // named, or given by the key (rule S5.4)
-	// Owners are further runs with an unresolved call of this effect.
-	Owners []RunKey `json:"own,omitempty"`
-	Again  Again    `json:"again,omitzero"`
-}
-
-// Again says whether an ambiguous effect may be called again (rule S8).
-type Again struct {
-	Repeatable bool   `json:"rep,omitempty"`
-	Until      Millis `json:"until,omitempty"` // end of the provider's key window, margin taken off
-}
-
-// Landed is what the head keeps of a write that happened: a committed effect or a report.
-type Landed struct {
-	Seq      int64      `json:"seq"`
-	ID       string     `json:"id"` // of the effect, or of the report
-	Report   bool       `json:"rep,omitempty"`
-	Intent   string     `json:"intent,omitempty"`
-	Key      string     `json:"key,omitempty"`
-	Summary  string     `json:"sum,omitempty"`
-	Run      RunKey     `json:"run,omitzero"`
-	Delivery DeliveryID `json:"d,omitzero"`
-	Named    bool       `json:"named,omitempty"`
-}
-
-// RowKey of the head is empty: it is not one of the rows.
-func (h *Head) RowKey() string { return "" }
-
-// Index of the head is empty.
-func (h *Head) Index() Index { return Index{} }
-
 // Run is one job's right to write to one conversation.
 type Run struct {
-	Key        RunKey     `json:"key"`
-	Generation int        `json:"gen"`
-	State      RunState   `json:"st"`
-	End        EndReason  `json:"end,omitempty"`
-	Order      Order      `json:"o,omitzero"`
-	Mode       Mode       `json:"mode,omitempty"`
-	Digest     string     `json:"dig,omitempty"`
-	QueueName  string     `json:"qn,omitempty"`
-	Inbound    []string   `json:"in,omitempty"`
-	Delivery   DeliveryID `json:"d,omitzero"`
-	// FirstSeq is the conversation's seq when this generation began: nothing that this run
-	// wrote landed before.
-	FirstSeq int64  `json:"first,omitempty"`
-	BegunAt  Millis `json:"begun,omitempty"`
+	Key        RunKey    `json:"key"`
+	Generation int       `json:"gen"` // 1, and one more for each time the id was reused for new work
+	State      RunState  `json:"st"`
+	End        EndReason `json:"end,omitempty"` // set when State is ended, and only then
+	Order      Order     `json:"o,omitzero"`    // never changes within a generation
+	Mode       Mode      `json:"mode,omitempty"`
+	Digest     string    `json:"dig,omitempty"`
+	QueueName  string    `json:"qn,omitempty"`
+	Inbound    []string  `json:"in,omitempty"`
+	// Delivery is the current one. Its number never goes down and its nonce changes with it.
+	Delivery DeliveryID `json:"d,omitzero"`
+	// FirstSeq is the conversation's seq when this generation began: nothing that it wrote
+	// landed before. FirstDelivery is the number of its first delivery.
+	FirstSeq      int64  `json:"first,omitempty"`
+	FirstDelivery int64  `json:"firstd,omitempty"`
+	BegunAt       Millis `json:"begun,omitempty"`
 	// TouchedAt is when the run last began, was released, ended or was cancelled; its
 	// retention counts from here.
 	TouchedAt Millis `json:"at"`
-	// Wrote says that one of its effects is committed (rule S4.6).
+	// Wrote says that it owns a committed effect: a call of this run that is not known to have
+	// failed is or was in one (rule S4.6). It is set at the latest when such a call commits.
 	Wrote bool `json:"wrote,omitempty"`
 	// Grants are further calls beyond the limit, one for each time a discarded run was
 	// pressed to run again (rule S5.6).
 	Grants   int    `json:"grants,omitempty"`
 	Progress []byte `json:"prog,omitempty"`
-	// Parked is the reason for which the queue's job was stopped, "" if it was not.
+	// Parked is the reason for which the queue's job was stopped, "" if it was not. Only an
+	// active run is parked.
 	Parked Reason `json:"park,omitempty"`
 	// Waits are the claims whose being pending refused this run (rule S4.6).
 	Waits []string `json:"waits,omitempty"`
@@ -179,6 +101,8 @@ type Run struct {
 	// up).
 	Refused   string `json:"ref,omitempty"`
 	Retention Millis `json:"ret,omitempty"`
+	// Keep is when a purge that still needed the record looks at it again.
+	Keep      Millis `json:"keep,omitempty"`
 	CancelBy  string `json:"cby,omitempty"`
 	CancelWhy string `json:"cwhy,omitempty"`
 }
@@ -193,7 +117,7 @@ func (r *Run) RowKey() string { return RunRow(r.Key) }
 
 // Index returns what a store may see of the run.
 func (r *Run) Index() Index {
-	return Index{Due: r.TouchedAt + r.Retention}
+	return Index{Due: max(r.TouchedAt+r.Retention, r.Keep)}
 }
 
 // Finished reports whether the run ended with success.
@@ -205,18 +129,22 @@ type Effect struct {
 	Intent   string `json:"intent"`
 	Key      string `json:"key"` // canonical JSON (RFC 8785)
 	Distinct bool   `json:"distinct,omitempty"`
-	Calls    []Call `json:"calls"`
+	// Calls is never empty. At most one call is pending.
+	Calls []Call `json:"calls"`
 	// Grants are further calls beyond the limit, one per operator's "did not happen".
 	Grants    int    `json:"grants,omitempty"`
 	Forever   bool   `json:"forever,omitempty"`
 	Retention Millis `json:"ret,omitempty"`
+	// Keep is when a purge that still needed the record looks at it again.
+	Keep Millis `json:"keep,omitempty"`
 }
 
 // Call is one try at an effect. Each keeps its own record, so that late evidence about one
-// never overwrites another (rule S2).
+// never overwrites another (rule S2). Once made, only its outcome changes, and only from
+// pending to anything, from ambiguous to committed or failed, and from failed to committed.
 type Call struct {
-	Number   int        `json:"n"`
-	Claim    string     `json:"claim"`
+	Number   int        `json:"n"`     // grows along Calls
+	Claim    string     `json:"claim"` // of this call alone
 	Fence    int64      `json:"fence"`
 	Run      RunKey     `json:"run,omitzero"`
 	Delivery DeliveryID `json:"d,omitzero"`
@@ -238,8 +166,12 @@ type Call struct {
 	Error      string `json:"err,omitempty"`
 	NotStarted bool   `json:"nostart,omitempty"` // never reached the provider (S6.3)
 	Late       bool   `json:"late,omitempty"`    // settled after its deadline or after a verdict (S7.3)
-	Denied     bool   `json:"denied,omitempty"`  // a person or probe said that it did not happen
-	ResolvedBy string `json:"rby,omitempty"`
+	// Vanished: the record was lost and is re-created from the claimer's word (S7.4). Its fence
+	// number may have been handed out again in between.
+	Vanished   bool   `json:"gone,omitempty"`
+	Denied     bool   `json:"denied,omitempty"` // a person or probe said that it did not happen
+	Echo       bool   `json:"echo,omitempty"`   // the provider's own report said that it happened (S5)
+	ResolvedBy string `json:"rby,omitempty"`    // who, when it was not the claimer
 	Note       string `json:"note,omitempty"`
 }
 
@@ -250,9 +182,19 @@ func EffectRow(id string) string { return "e/" + id }
 func (e *Effect) RowKey() string { return EffectRow(e.ID) }
 
 // Deciding returns the call that decides the effect's state (rule S2.3): a committed one, else
-// a pending one, else an ambiguous one, else the last.
+// a pending one, else an ambiguous one, else the last. Of several committed ones it is the
+// one that was known first, so that a replay never changes.
 func (e *Effect) Deciding() *Call {
-	for _, want := range [...]State{Committed, Pending, Ambiguous} {
+	var first *Call
+	for i := range e.Calls {
+		if c := &e.Calls[i]; c.State == Committed && (first == nil || c.Seq < first.Seq) {
+			first = c
+		}
+	}
+	if first != nil {
+		return first
+	}
+	for _, want := range [...]State{Pending, Ambiguous} {
 		for i := len(e.Calls) - 1; i >= 0; i-- {
 			if e.Calls[i].State == want {
 				return &e.Calls[i]
@@ -262,22 +204,39 @@ func (e *Effect) Deciding() *Call {
 	return &e.Calls[len(e.Calls)-1]
 }
 
+// landed returns the committed call that was known last, or nil: a second success is news to
+// everybody who has seen the first (rule S7.3).
+func (e *Effect) landed() *Call {
+	var last *Call
+	for i := range e.Calls {
+		if c := &e.Calls[i]; c.State == Committed && (last == nil || c.Seq > last.Seq) {
+			last = c
+		}
+	}
+	return last
+}
+
 // State computes the effect's state from all its calls (rule S2.3).
 func (e *Effect) State() State { return e.Deciding().State }
 
 // Index returns what a store may see of the effect.
 func (e *Effect) Index() Index {
 	c := e.Deciding()
-	switch c.State {
-	case Pending, Ambiguous:
+	if c.State == Pending || c.State == Ambiguous {
 		return Index{Open: UnresolvedEffect, At: c.At}
-	default:
-		ix := Index{Landed: c.Seq}
-		if !e.Forever {
-			ix.Due = c.Settled + e.Retention
-		}
-		return ix
 	}
+	var ix Index
+	if last := e.landed(); last != nil {
+		ix.Landed = last.Seq
+	}
+	if !e.Forever {
+		var settled Millis
+		for i := range e.Calls {
+			settled = max(settled, e.Calls[i].Settled)
+		}
+		ix.Due = max(settled+e.Retention, e.Keep)
+	}
+	return ix
 }
 
 func (e *Effect) call(claim string) *Call {
@@ -291,16 +250,20 @@ func (e *Effect) call(claim string) *Call {
 
 // Inbound is a message a customer sent. Whether it is open is computed (rule S4.9).
 type Inbound struct {
-	ID         string   `json:"id"`
-	Registered bool     `json:"reg,omitempty"` // a job named it
-	Seq        int64    `json:"seq"`
-	FirstAt    Millis   `json:"first"`
-	NamedAt    Millis   `json:"named"` // by the last Begin that named it
+	ID         string `json:"id"`
+	Registered bool   `json:"reg,omitempty"` // a job named it
+	Seq        int64  `json:"seq"`
+	FirstAt    Millis `json:"first"`
+	NamedAt    Millis `json:"named"` // by the last Begin that named it
+	// Answered are the committed effects and the reports that answer it: every one on record
+	// is in it.
 	Answered   []Answer `json:"ans,omitempty"`
 	Dismissed  string   `json:"dis,omitempty"` // why it was closed without an answer
 	ClosedAt   Millis   `json:"closed,omitempty"`
 	Unanswered bool     `json:"unans,omitempty"` // the event was raised
 	Retention  Millis   `json:"ret,omitempty"`
+	// Keep is when a purge that still needed the record looks at it again.
+	Keep Millis `json:"keep,omitempty"`
 }
 
 // Answer says which committed effect or report answered an inbound message.
@@ -308,6 +271,13 @@ type Answer struct {
 	ID     string `json:"id"`
 	Report bool   `json:"rep,omitempty"`
 	Intent string `json:"intent,omitempty"`
+	Key    string `json:"key,omitempty"` // of the effect
+	Run    RunKey `json:"run,omitzero"`  // that wrote it
+}
+
+// answered reports whether the effect or report behind a is known to answer the message.
+func (i *Inbound) answered(a Answer) bool {
+	return slices.ContainsFunc(i.Answered, func(b Answer) bool { return a.ID == b.ID && a.Report == b.Report })
 }
 
 // InboundRow returns the row key of inbound message id.
@@ -322,9 +292,9 @@ func (i *Inbound) Closed() bool { return len(i.Answered) > 0 || i.Dismissed != "
 // Index returns what a store may see of the message.
 func (i *Inbound) Index() Index {
 	if i.Registered && !i.Closed() {
-		return Index{Open: OpenInbound, At: i.NamedAt, Due: i.NamedAt + i.Retention}
+		return Index{Open: OpenInbound, At: i.NamedAt, Due: max(i.NamedAt+i.Retention, i.Keep)}
 	}
-	return Index{Due: max(i.NamedAt, i.ClosedAt) + i.Retention}
+	return Index{Due: max(max(i.NamedAt, i.ClosedAt)+i.Retention, i.Keep)}
 }
 
 // Report is a write that something else made to the conversation (rule S5, outside writes).
@@ -357,13 +327,15 @@ func (r *Report) Index() Index {
 	return ix
 }
 
-// Reference finds the effect or the report that carries a provider's reference.
+// Reference finds the effect or the report that carries a provider's reference: one of the two.
 type Reference struct {
 	Ref       string `json:"ref"`
 	Effect    string `json:"e,omitempty"`
 	Report    string `json:"rep,omitempty"`
 	At        Millis `json:"at"`
 	Retention Millis `json:"ret,omitempty"`
+	// Keep is when a purge that still needed the record looks at it again.
+	Keep Millis `json:"keep,omitempty"`
 }
 
 // ReferenceRow returns the row key of provider reference ref.
@@ -373,4 +345,4 @@ func ReferenceRow(ref string) string { return "x/" + ref }
 func (r *Reference) RowKey() string { return ReferenceRow(r.Ref) }
 
 // Index returns what a store may see of the reference.
-func (r *Reference) Index() Index { return Index{Due: r.At + r.Retention} }
+func (r *Reference) Index() Index { return Index{Due: max(r.At+r.Retention, r.Keep)} }

@@ -57,15 +57,15 @@ func (r Rules) Report(v View, q ReportRequest) (ReportVerdict, Change) {
 		rep.Echo = own.ID
 		s.event(Event{Kind: EventEcho, Effect: own.ID, Intent: own.Intent, Key: own.Key})
 		s.settleByEcho(own, q)
-		if !s.needs.Empty() {
-			return ReportVerdict{}, s.done()
-		}
-		return ReportVerdict{Report: rep, Echo: own.ID}, s.done()
 	}
-	s.land(rep)
+	// An echo, too, closes what it says it answers.
 	for _, id := range q.Answers {
 		s.answer(id, Answer{ID: q.ID, Report: true, Intent: q.Intent})
 	}
+	if rep.Echo != "" {
+		return ReportVerdict{Report: rep, Echo: rep.Echo}, s.done()
+	}
+	s.land(rep)
 	if q.Reference != "" {
 		s.put(&Reference{Ref: q.Reference, Report: q.ID, At: s.now, Retention: s.Retention})
 	}
@@ -73,24 +73,36 @@ func (r Rules) Report(v View, q ReportRequest) (ReportVerdict, Change) {
 	return ReportVerdict{Report: rep}, s.done()
 }
 
-// settleByEcho commits the call whose outcome was open: the provider itself says so.
+// settleByEcho commits the call whose outcome was open: the provider itself says so. The call
+// that carries the reference is meant, else the one that decides.
 func (s *step) settleByEcho(e *Effect, q ReportRequest) {
-	call := e.Deciding()
+	call := s.decides(e)
+	for i := range e.Calls {
+		if c := &e.Calls[i]; q.Reference != "" && c.Reference == q.Reference {
+			call = c
+		}
+	}
 	if call.State == Committed {
+		s.refer(q.Reference, e)
 		return
 	}
+	late := s.now > call.Deadline || call.ResolvedBy != "" || call.State == Failed
+	duplicate := isDuplicate(e, call)
 	claim := call.Claim
-	denied := call.State == Failed && call.Denied
 	e = s.editEffect(e)
 	call = e.call(claim)
-	call.Late = call.State != Pending || s.now > call.Deadline
-	call.State, call.Settled, call.Seq, call.NoValue = Committed, s.now, s.seq(), true
-	call.ResolvedBy = orElse(q.By, "echo")
+	call.Late = call.Late || late
+	call.State, call.Settled, call.Seq = Committed, s.now, s.seq()
+	call.NoValue, call.NotStarted = true, false
+	s.echoed(call, true, q.By)
 	if q.Reference != "" {
 		call.Reference = q.Reference
 	}
 	s.settled(e, call)
-	if denied {
-		s.event(Event{Kind: EventDuplicate, Run: call.Run, Effect: e.ID, Intent: e.Intent, Key: e.Key, Call: call.Number})
+	if late {
+		s.callEvent(EventLate, e, call, string(Committed))
+	}
+	if duplicate {
+		s.callEvent(EventDuplicate, e, call, "")
 	}
 }

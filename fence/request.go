@@ -21,6 +21,11 @@ type Delivery struct {
 	// Replayed holds the seqs of landings that were replayed to this delivery, and so are no
 	// news to it (rule S5.1).
 	Replayed []int64
+	// Earlier are the landings of earlier deliveries of its run that only an explicit CatchUp
+	// covers (rule S5.3), as of the seq Looked; 0 means that nobody has looked yet. They are
+	// kept so that a redelivered run with a long past is read once, not at every claim.
+	Earlier []Landed
+	Looked  int64
 	// Taken are the inbound ids of its own job that an unresolved effect had taken when it
 	// last caught up (rule S10.1).
 	Taken []string
@@ -45,8 +50,10 @@ type Refusal struct {
 	// Unknown says that an ambiguous effect stands in the way: only a probe, late evidence or
 	// a person can help.
 	Unknown bool
-	// Conflicts are the effects and reports that stand in the way.
+	// Conflicts are the effects and reports that stand in the way; More says that there may be
+	// older ones, which CatchUp lists.
 	Conflicts []Conflict
+	More      bool
 	// Answered and Open are for already_answered: which of the ids are answered, by what, and
 	// which are still open.
 	Answered []Conflict
@@ -69,6 +76,7 @@ type Conflict struct {
 	State    State
 	Run      RunKey
 	Delivery int64
+	Call     int // its number, 0 if not known
 	Seq      int64
 	Deadline Millis   // of its claim
 	Inbound  []string // the inbound ids concerned, for already_answered
@@ -77,7 +85,7 @@ type Conflict struct {
 func (u *Unresolved) conflict() Conflict {
 	return Conflict{
 		ID: u.Effect, Intent: u.Intent, Key: u.Key, Summary: u.Summary, State: u.State,
-		Run: u.Run, Delivery: u.Delivery.Number, Seq: u.Seq, Deadline: u.Deadline,
+		Run: u.Run, Delivery: u.Delivery.Number, Call: u.Call, Seq: u.Seq, Deadline: u.Deadline,
 	}
 }
 

@@ -35,7 +35,7 @@ func (r Rules) Resolve(v View, q ResolveRequest) (ResolveVerdict, Change) {
 		verdict.Refused = "no such effect"
 		return verdict, s.idle()
 	}
-	call := e.Deciding()
+	call := s.decides(e)
 	switch {
 	case call.State == Committed && q.Happened:
 		return verdict, s.idle()
@@ -47,39 +47,49 @@ func (r Rules) Resolve(v View, q ResolveRequest) (ResolveVerdict, Change) {
 	case call.State == Failed && !q.Force:
 		verdict.Refused = "every call is known not to have applied; force it if you know better"
 		return verdict, s.idle()
-	case call.State == Pending && !q.Force && !s.isOff(sabotage.ResolveWhilePending):
+	}
+	if until := s.underWay(e); until > 0 && !q.Force && !s.isOff(sabotage.ResolveWhilePending) {
 		verdict.Refused = "the claim's deadline has not passed: the call may still be under way"
-		verdict.Early, verdict.Deadline = true, call.Deadline
+		verdict.Early, verdict.Deadline = true, until
 		return verdict, s.idle()
 	}
 	before := call.State
 	claim := call.Claim
 	e = s.editEffect(e)
+	call = e.call(claim)
 	if q.Happened {
-		call = e.call(claim)
 		s.resolveCall(call, Committed, q)
-		call.NoValue = !q.HasResult
+		call.NoValue, call.NotStarted = !q.HasResult, false
 		call.Result = q.Result
-		s.settled(e, call)
 	} else {
 		// Every open call gets the verdict; one whose claimer then reports a success raises
 		// duplicate.
 		for i := range e.Calls {
-			if c := &e.Calls[i]; c.State == Pending || c.State == Ambiguous {
+			if c := &e.Calls[i]; c.State == Pending || c.State == Ambiguous || c == call {
 				s.resolveCall(c, Failed, q)
 				c.Denied = true
-				call = c
 			}
 		}
 		if !q.Probe {
 			e.Grants++ // rule S5.6
 		}
-		s.settled(e, call)
 	}
+	s.settled(e, call)
 	s.change.Durable = true
-	s.event(Event{Kind: EventResolved, Run: call.Run, Effect: e.ID, Intent: e.Intent, Key: e.Key, Call: call.Number, Text: string(before) + " to " + string(call.State)})
+	s.callEvent(EventResolved, e, call, string(before)+" to "+string(call.State))
 	verdict.After = e
 	return verdict, s.done()
+}
+
+// underWay returns the latest deadline of an open call that has not passed, else 0. An outcome
+// that is unknown before its deadline may still be a send on its way.
+func (s *step) underWay(e *Effect) (until Millis) {
+	for i := range e.Calls {
+		if c := &e.Calls[i]; (c.State == Pending || c.State == Ambiguous) && s.now <= c.Deadline {
+			until = max(until, c.Deadline)
+		}
+	}
+	return until
 }
 
 func (s *step) resolveCall(c *Call, state State, q ResolveRequest) {

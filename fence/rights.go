@@ -19,15 +19,19 @@ func (c *claim) right() *ClaimVerdict {
 
 // rights judges a delivery's right to write. Beats ask the same question (rule S9.2).
 func (s *step) rights(run *Run, d *Delivery) *Refusal {
-	if s.isOff(sabotage.NoFence) {
-		return nil
+	if ref := s.mayWrite(run, d); ref != nil && !s.isOff(sabotage.NoFence) {
+		return ref
 	}
+	return nil
+}
+
+func (s *step) mayWrite(run *Run, d *Delivery) *Refusal {
 	switch {
 	case run == nil:
 		return &Refusal{Reason: ReasonNoRun}
-	case run.State == RunCancelled:
+	case run.State == RunCancelled && !s.isOff(sabotage.CancelledWrites):
 		return &Refusal{Reason: ReasonCancelled, Stale: stale(s, run, d)}
-	case run.State == RunEnded:
+	case run.State == RunEnded && !s.isOff(sabotage.EndedWrites):
 		// An older delivery learns here that a later one ended the run: the queue's record of
 		// the job is not its to close.
 		return &Refusal{Reason: ReasonEnded, Stale: stale(s, run, d)}
@@ -36,35 +40,54 @@ func (s *step) rights(run *Run, d *Delivery) *Refusal {
 		return &Refusal{Reason: ReasonSuperseded, Stale: true}
 	}
 	if d.Mode != Exclusive {
+		if !s.seated(d) && s.isOff(sabotage.LeaseNeeded) {
+			return &Refusal{Reason: ReasonLeaseLost}
+		}
 		return s.superseded(run.Key, run.Order, d.Inbound)
 	}
+	return s.holds(d)
+}
+
+// holds is rule S9.4: in mode exclusive a lease that lapsed is not lost before another holder
+// has used it. Whoever takes a seat removes those whose lease has lapsed: a seat that is gone
+// was used, even if the holder is gone as well.
+func (s *step) holds(d *Delivery) *Refusal {
 	if s.seated(d) {
 		return nil
 	}
-	// Its lease lapsed or was given up; that alone is not loss (rule S9.4), but another
-	// holder is.
-	return s.busy(run.Key)
+	if ref := s.busy(d.Run); ref != nil {
+		return ref
+	}
+	if s.seatOf(d) == nil && !s.isOff(sabotage.UsedLeaseForgiven) {
+		return &Refusal{Reason: ReasonBusy, ComeBack: true, At: s.now + 1}
+	}
+	return nil
 }
 
 // stale reports whether a later delivery of the same run holds its rights. Number and nonce
 // are compared together (rule S3.2).
 func stale(s *step, run *Run, d *Delivery) bool {
-	if s.isOff(sabotage.StaleDeliveryWrites) {
+	switch {
+	case run.Delivery == d.ID, s.isOff(sabotage.StaleDeliveryWrites):
 		return false
+	case run.Delivery.Number == d.ID.Number:
+		return !s.isOff(sabotage.DeliveryByNumberOnly)
 	}
-	if s.isOff(sabotage.DeliveryByNumberOnly) {
-		return run.Delivery.Number != d.ID.Number
+	return true
+}
+
+// seatOf returns d's seat, or nil.
+func (s *step) seatOf(d *Delivery) *Seat {
+	for i := range s.head.Seats {
+		if seat := &s.head.Seats[i]; seat.Run == d.Run && seat.Delivery == d.ID {
+			return seat
+		}
 	}
-	return run.Delivery != d.ID
+	return nil
 }
 
 // seated reports whether d's seat has a live lease.
 func (s *step) seated(d *Delivery) bool {
-	for i := range s.head.Seats {
-		seat := &s.head.Seats[i]
-		if seat.Run == d.Run && seat.Delivery == d.ID {
-			return s.leaseLeft(seat) > 0
-		}
-	}
-	return false
+	seat := s.seatOf(d)
+	return seat != nil && s.leaseLeft(seat) > 0
 }

@@ -47,9 +47,6 @@ func (s *step) unseat(run RunKey) {
 
 // busy is rule S4.7: in mode exclusive one live lease at a time.
 func (s *step) busy(me RunKey) *Refusal {
-	if s.isOff(sabotage.ExclusiveNotExclusive) {
-		return nil
-	}
 	var left Millis
 	var holder *Seat
 	for i := range s.head.Seats {
@@ -58,7 +55,7 @@ func (s *step) busy(me RunKey) *Refusal {
 			left, holder = l, seat
 		}
 	}
-	if holder == nil {
+	if holder == nil || s.isOff(sabotage.ExclusiveNotExclusive) {
 		return nil
 	}
 	return &Refusal{Reason: ReasonBusy, ComeBack: true, At: s.now + left + 1, Conflicts: []Conflict{{Run: holder.Run, Delivery: holder.Delivery.Number}}}
@@ -67,38 +64,45 @@ func (s *step) busy(me RunKey) *Refusal {
 // superseded is rule S4.6, the relation that Begin, every claim and every beat use: is there
 // a newer run on the conversation that takes over from this one?
 func (s *step) superseded(me RunKey, order Order, inbound []string) *Refusal {
-	if s.isOff(sabotage.NoSupersede) {
-		return nil
-	}
 	var left Millis
 	for i := range s.head.Seats {
 		seat := &s.head.Seats[i]
-		if seat.Run != me && seat.Order.Newer(order) {
-			left = max(left, s.leaseLeft(seat))
-			if s.isOff(sabotage.LapsedLeaseSupersedes) {
-				left = max(left, 1)
-			}
+		if seat.Run == me || !s.newer(seat.Order, order) {
+			continue
+		}
+		left = max(left, s.leaseLeft(seat))
+		if left <= 0 && s.isOff(sabotage.LapsedLeaseSupersedes) {
+			left = 1
 		}
 	}
 	if left > 0 {
+		if s.isOff(sabotage.NoSupersede) {
+			return nil
+		}
 		return &Refusal{Reason: ReasonSuperseded, ComeBack: true, At: s.now + left + 1}
 	}
-	if !slices.ContainsFunc(s.head.Wrote, func(w Order) bool { return w.Newer(order) }) {
+	wrote := func(w Wrote) bool { return s.newer(w.Order, order) }
+	if !slices.ContainsFunc(s.head.Wrote, wrote) || s.isOff(sabotage.NoSupersede) {
 		return nil
 	}
 	// A newer run ended and wrote. It took care of this job unless messages that the job
 	// brings are still open.
 	open, pending, ambiguous := s.inboundState(inbound)
 	switch {
-	case s.isOff(sabotage.SupersededIsFinal):
+	case len(open)+len(pending)+len(ambiguous) > 0 && s.isOff(sabotage.SupersededIsFinal):
 	case len(open) > 0:
 		return nil
 	case len(pending) > 0:
 		return &Refusal{Reason: ReasonSuperseded, ComeBack: true, At: earliestDeadline(pending) + 1, Conflicts: pending}
 	case len(ambiguous) > 0:
-		return &Refusal{Reason: ReasonUnresolved, Unknown: true, Conflicts: ambiguous, At: s.quietEnd(ambiguous), Again: false}
+		return &Refusal{Reason: ReasonUnresolved, Unknown: true, Conflicts: ambiguous, At: s.quietEnd(ambiguous)}
 	}
 	return &Refusal{Reason: ReasonSuperseded}
+}
+
+// newer is the relation between orders (rule S3.4).
+func (s *step) newer(a, b Order) bool {
+	return a.Newer(b) || a.Number > b.Number && s.isOff(sabotage.PeersSupersede)
 }
 
 func earliestDeadline(conflicts []Conflict) Millis {

@@ -46,53 +46,62 @@ type SettleVerdict struct {
 // Settle decides rule S7.
 func (r Rules) Settle(v View, q SettleRequest) (SettleVerdict, Change) {
 	s := r.start(v, q.Identity)
-	e, ok := s.mustEffect(q.Effect)
+	verdict := SettleVerdict{Delivery: q.Delivery}
+	rec, ok := s.must(EffectRow(q.Effect))
+	e, _ := s.mustEffect(q.Effect)
 	if !ok {
-		return SettleVerdict{}, s.done()
+		return verdict, s.done()
 	}
-	var verdict SettleVerdict
-	if e == nil || e.call(q.Claim) == nil {
-		if q.Granted == nil {
+	if rec == nil || e.call(q.Claim) == nil {
+		if q.Granted == nil && (e == nil || e.call(q.Claim) == nil) || s.isOff(sabotage.VanishedIgnored) {
 			return verdict, s.idle()
 		}
-		e = s.recreate(e, q.Granted, q.Claim)
 		verdict.Vanished = true
-		s.event(Event{Kind: EventVanished, Effect: e.ID, Intent: e.Intent, Key: e.Key})
+		e = s.recreate(e, q.Granted, q.Claim)
+		s.event(Event{Kind: EventVanished, Effect: e.ID, Intent: e.Intent, Key: e.Key, Call: e.call(q.Claim).Number})
 	}
-	before := e.call(q.Claim)
-	late := before.State != Pending || s.now > before.Deadline
-	if !s.accepts(before, q) {
-		verdict.Effect, verdict.Recorded = e, before.State == q.State
-		if q.State != before.State && q.State != Ambiguous {
-			verdict.Late = true
-			s.event(Event{Kind: EventLate, Run: before.Run, Effect: e.ID, Intent: e.Intent, Key: e.Key, Call: before.Number, Text: string(q.State) + " after " + string(before.State)})
-		}
-		verdict.Delivery = q.Delivery
+	call := e.call(q.Claim)
+	if s.isOff(sabotage.SettleNeedsRight) && !s.current(call) {
+		verdict.Effect = e
 		return verdict, s.idle()
 	}
-	verdict.Duplicate = q.State == Committed && s.isDuplicate(e, before)
-	verdict.Late = late && !verdict.Vanished
-	if s.isOff(sabotage.LateOverwrites) && verdict.Late {
-		before = &e.Calls[len(e.Calls)-1]
+	if q.State != Committed && s.reported(q.Reference) {
+		// The report that carries this reference came before its call was settled: the write
+		// happened, whatever the caller saw of it.
+		q.State, q.NoValue, q.Echo = Committed, true, true
 	}
+	// Late is after the deadline, after a resolve, or against the claimer's own word.
+	late := s.now > call.Deadline || call.ResolvedBy != "" && !call.Echo || call.State == Failed && q.State == Committed
+	if !s.accepts(call, q) {
+		verdict.Effect, verdict.Recorded = e, call.State == q.State
+		return s.confirm(verdict, e, call, q, late)
+	}
+	verdict.Duplicate = q.State == Committed && isDuplicate(e, call)
+	verdict.Late = late && !verdict.Vanished
 	e = s.editEffect(e)
-	call := e.call(before.Claim)
+	call = e.call(q.Claim)
+	if verdict.Late && s.isOff(sabotage.LateOverwrites) {
+		call = &e.Calls[len(e.Calls)-1]
+	}
 	call.State, call.Settled, call.Seq = q.State, s.now, s.seq()
-	call.NotStarted = q.NotStarted
+	call.NotStarted, call.Error = q.NotStarted, q.Error
 	call.Late = call.Late || verdict.Late
-	call.Error = q.Error
 	if q.State == Committed {
 		call.Result, call.NoValue = q.Result, q.NoValue
+		s.echoed(call, q.Echo, "")
 	}
 	if q.Reference != "" {
 		call.Reference = q.Reference
 	}
 	s.settled(e, call)
+	if q.State == Committed && q.NoValue && !q.Echo {
+		s.callEvent(EventValueNotKept, e, call, "")
+	}
 	if verdict.Late {
-		s.event(Event{Kind: EventLate, Run: call.Run, Effect: e.ID, Intent: e.Intent, Key: e.Key, Call: call.Number, Text: string(q.State)})
+		s.callEvent(EventLate, e, call, string(q.State))
 	}
 	if verdict.Duplicate {
-		s.event(Event{Kind: EventDuplicate, Run: call.Run, Effect: e.ID, Intent: e.Intent, Key: e.Key, Call: call.Number})
+		s.callEvent(EventDuplicate, e, call, "")
 	}
 	verdict.Effect, verdict.Recorded = e, true
 	verdict.Delivery = s.advance(q.Delivery)
@@ -110,169 +119,79 @@ func (s *step) accepts(call *Call, q SettleRequest) bool {
 	case Failed:
 		return q.State == Committed
 	default:
-		return q.State == Failed && s.isOff(sabotage.CommittedNotFinal)
+		return q.State == Failed && s.isOff(sabotage.CommittedNotFinal) || q.State == Committed && s.isOff(sabotage.SettledTwice)
 	}
+}
+
+// confirm is a settle that does not change what is known: the same one again, which is one
+// settle (rule S7.6); the claimer's own word after a person, a probe or an echo said the same,
+// which is kept because only the claimer has the value; or one that says the opposite of what
+// is known, which is told and changes nothing (rule S7.3).
+func (s *step) confirm(verdict SettleVerdict, e *Effect, call *Call, q SettleRequest, late bool) (SettleVerdict, Change) {
+	switch {
+	case q.State == Ambiguous:
+	case q.State != call.State:
+		verdict.Late = true
+		s.callEvent(EventLate, e, call, string(q.State)+" after "+string(call.State))
+	case call.ResolvedBy != "" && (late && !call.Late || call.NoValue && !q.NoValue):
+		verdict.Late = late
+		e = s.editEffect(e)
+		call = e.call(q.Claim)
+		if late && !call.Late {
+			call.Late = true
+			s.callEvent(EventLate, e, call, string(q.State))
+		}
+		if call.State == Committed && call.NoValue {
+			call.Result, call.NoValue = q.Result, q.NoValue
+		}
+		call.Error = orElse(call.Error, q.Error)
+		if q.Reference != "" {
+			call.Reference = q.Reference
+			s.refer(call.Reference, e)
+		}
+		verdict.Effect = e
+		return verdict, s.done()
+	}
+	return verdict, s.idle()
 }
 
 // isDuplicate: a success for a call that was resolved as "did not happen", or beside another
 // committed call (rule S7.3).
-func (s *step) isDuplicate(e *Effect, call *Call) bool {
+func isDuplicate(e *Effect, call *Call) bool {
 	if call.State == Failed && call.Denied {
 		return true
 	}
 	return slices.ContainsFunc(e.Calls, func(c Call) bool { return c.State == Committed && c.Claim != call.Claim })
 }
 
-// recreate makes the record of a claim that vanished (rule S7.4).
+// recreate makes the record of a claim that vanished (rule S7.4), from what its claimer knows.
+// The numbers that it carries are handed out again by nobody.
 func (s *step) recreate(e, granted *Effect, claim string) *Effect {
-	if e == nil {
+	switch {
+	case granted == nil:
+	case e == nil:
 		e = granted
-		c := s.editEffect(granted)
-		c.Calls = slices.DeleteFunc(c.Calls, func(call Call) bool { return call.Claim != claim })
-		return c
+	default:
+		kept := s.editEffect(e)
+		call := *granted.call(claim)
+		kept.Calls = slices.DeleteFunc(kept.Calls, func(c Call) bool { return c.Claim == claim })
+		if len(kept.Calls) > 0 && call.Number <= kept.Calls[len(kept.Calls)-1].Number {
+			call.Number = nextNumber(kept)
+		}
+		kept.Calls = append(kept.Calls, call)
+		e = kept
 	}
-	c := s.editEffect(e)
-	c.Calls = append(c.Calls, *granted.call(claim))
-	return c
+	e = s.editEffect(e)
+	e.call(claim).Vanished = true
+	for i := range e.Calls {
+		s.head.Seq = max(s.head.Seq, e.Calls[i].Seq)
+		s.head.Fence = max(s.head.Fence, e.Calls[i].Fence)
+	}
+	return e
 }
 
-// settled does what follows from a call's new state: for the head, for the messages that the
-// effect answers, for its run, for its provider reference, for the observer.
-func (s *step) settled(e *Effect, call *Call) {
-	s.resolveHead(e)
-	ev := Event{Run: call.Run, Delivery: call.Delivery.Number, Effect: e.ID, Intent: e.Intent, Key: e.Key, Call: call.Number}
-	switch call.State {
-	case Committed:
-		ev.Kind = EventCommitted
-		s.land(e)
-		for _, id := range call.Answers {
-			s.answer(id, Answer{ID: e.ID, Intent: e.Intent})
-		}
-		if call.Run != (RunKey{}) {
-			s.wrote(call.Run)
-		}
-		s.refer(call.Reference, e.ID)
-		if call.NoValue {
-			s.event(Event{Kind: EventValueNotKept, Run: call.Run, Delivery: call.Delivery.Number, Effect: e.ID, Intent: e.Intent, Key: e.Key, Call: call.Number})
-		}
-	case Failed:
-		ev.Kind = EventFailed
-	case Ambiguous:
-		ev.Kind = EventAmbiguous
-	}
-	s.event(ev)
-}
-
-// resolveHead brings the head's list of unresolved effects in line with e.
-func (s *step) resolveHead(e *Effect) {
-	i := s.unresolved(e.ID)
-	call := e.Deciding()
-	if call.State != Pending && call.State != Ambiguous {
-		if i >= 0 {
-			s.head.Unresolved = slices.Delete(s.head.Unresolved, i, i+1)
-		}
-		return
-	}
-	u := Unresolved{
-		Effect: e.ID, Intent: e.Intent, Key: e.Key, Summary: short(call.Summary), State: call.State, Claim: call.Claim,
-		Run: call.Run, Delivery: call.Delivery, Deadline: call.Deadline, Since: call.At, Seq: call.Seq,
-		Distinct: e.Distinct, Named: call.Named, Answers: call.Answers, Again: call.Again,
-	}
-	for c := range e.Calls {
-		other := &e.Calls[c]
-		if other.State == Ambiguous && other.Run != call.Run && other.Run != (RunKey{}) && !slices.Contains(u.Owners, other.Run) {
-			u.Owners = append(u.Owners, other.Run)
-		}
-	}
-	if i >= 0 {
-		s.head.Unresolved[i] = u
-		return
-	}
-	s.head.Unresolved = append(s.head.Unresolved, u)
-}
-
-// answer closes an inbound message (rule S4.9), also one that no job has named yet.
-func (s *step) answer(id string, by Answer) {
-	in, ok := s.mustInbound(id)
-	if !ok || in != nil && slices.Contains(in.Answered, by) {
-		return
-	}
-	if in == nil {
-		in = &Inbound{ID: id, FirstAt: s.now, Retention: s.Retention}
-	}
-	in = s.editInbound(in)
-	in.Answered = append(in.Answered, by)
-	if in.ClosedAt == 0 {
-		in.ClosedAt = s.now
-	}
-}
-
-// wrote notes that a run has a committed effect (rule S4.6).
-func (s *step) wrote(key RunKey) {
-	run, ok := s.mustRun(key)
-	if !ok || run == nil || run.Wrote {
-		return
-	}
-	run = s.editRun(run)
-	run.Wrote = true
-	s.superseder(run)
-}
-
-// superseder keeps the newest run per source that ended with success and wrote.
-func (s *step) superseder(run *Run) {
-	if !run.Finished() || !run.Wrote || run.Order.Source == "" {
-		return
-	}
-	for i := range s.head.Wrote {
-		if w := &s.head.Wrote[i]; w.Source == run.Order.Source {
-			w.Number = max(w.Number, run.Order.Number)
-			return
-		}
-	}
-	s.head.Wrote = append(s.head.Wrote, run.Order)
-}
-
-// refer makes effect id findable by the provider's reference. A report that came first under
-// the same reference was this effect's echo, and no news to anybody.
-func (s *step) refer(ref, id string) {
-	if ref == "" {
-		return
-	}
-	known, _ := s.look(ReferenceRow(ref)).(*Reference)
-	if known != nil && known.Report != "" {
-		rec, ok := s.must(ReportRow(known.Report))
-		if !ok {
-			return
-		}
-		if rep, _ := rec.(*Report); rep != nil && rep.Echo == "" {
-			echo := *rep
-			echo.Echo = id
-			s.put(&echo)
-			s.unland(rep.ID, true)
-			s.event(Event{Kind: EventEcho, Effect: id, Text: "reported before it was settled"})
-		}
-	}
-	s.put(&Reference{Ref: ref, Effect: id, At: s.now, Retention: s.Retention})
-}
-
-// advance moves what a delivery has seen past its own landings when nobody else's lie
-// between: the verdicts are the same, and the head need not remember them for it.
-func (s *step) advance(d *Delivery) *Delivery {
-	if d == nil || d.Seen < s.head.Floor {
-		return d
-	}
-	for _, l := range after(s.head.Landed, d.Seen) {
-		if (l.Run != d.Run || l.Delivery != d.ID) && !slices.Contains(d.Replayed, l.Seq) {
-			return d
-		}
-	}
-	for i := range s.head.Unresolved {
-		u := &s.head.Unresolved[i]
-		if u.State == Ambiguous && u.Seq > d.Seen && (u.Run != d.Run || u.Delivery != d.ID) {
-			return d
-		}
-	}
-	moved := *d
-	moved.Seen = s.head.Seq
-	return &moved
+// current reports whether the claimer of a call may still write. No rule asks: see rule S7.2.
+func (s *step) current(call *Call) bool {
+	run, ok := s.mustRun(call.Run)
+	return !ok || run != nil && run.State == RunActive && run.Delivery == call.Delivery
 }

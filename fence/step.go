@@ -46,9 +46,12 @@ type step struct {
 func (r Rules) start(v View, id Identity) *step {
 	s := &step{Rules: r, view: v, now: v.Now}
 	if v.Head == nil {
+		first := int64(v.Now)
+		if s.isOff(sabotage.NumbersRestart) {
+			first = 1
+		}
 		s.head = &Head{
-			Namespace: id.Namespace, Conversation: id.Conversation, Epoch: id.Nonce,
-			Seq: int64(v.Now), Fence: int64(v.Now),
+			Namespace: id.Namespace, Conversation: id.Conversation, Epoch: id.Nonce, Seq: first, Fence: first,
 		}
 	} else {
 		h := *v.Head
@@ -126,21 +129,45 @@ func (s *step) mustRun(k RunKey) (*Run, bool) {
 	return run, ok
 }
 
-func (s *step) lookEffect(id string) *Effect {
+// lookEffect is look, except for an effect that the head lists as unresolved: that one has a row.
+func (s *step) lookEffect(id string) (*Effect, bool) {
+	if s.unresolved(id) >= 0 {
+		return s.mustEffect(id)
+	}
 	e, _ := s.look(EffectRow(id)).(*Effect)
 	if e == nil {
-		return nil
+		return nil, true
 	}
-	return s.lapsed(e)
+	return s.lapsed(e), true
 }
 
 func (s *step) mustEffect(id string) (*Effect, bool) {
 	rec, ok := s.must(EffectRow(id))
+	if !ok {
+		return nil, false
+	}
 	e, _ := rec.(*Effect)
 	if e == nil {
-		return nil, ok
+		return s.remembered(id), true
 	}
-	return s.lapsed(e), ok
+	return s.lapsed(e), true
+}
+
+// remembered makes an effect from what the head keeps of it, for a row that was lost while its
+// call was unresolved: a lost row is no right to call again. It returns nil for any other.
+func (s *step) remembered(id string) *Effect {
+	i := s.unresolved(id)
+	if i < 0 {
+		return nil
+	}
+	u := &s.head.Unresolved[i]
+	return &Effect{
+		ID: id, Intent: u.Intent, Key: u.Key, Distinct: u.Distinct, Retention: s.Retention,
+		Calls: []Call{{
+			Number: u.Call, Claim: u.Claim, Run: u.Run, Delivery: u.Delivery, State: u.State, Seq: u.Seq, At: u.Since,
+			Deadline: u.Deadline, Summary: u.Summary, Named: u.Named, Answers: u.Answers, Again: u.Again,
+		}},
+	}
 }
 
 func (s *step) lookInbound(id string) *Inbound {
@@ -152,6 +179,16 @@ func (s *step) mustInbound(id string) (*Inbound, bool) {
 	rec, ok := s.must(InboundRow(id))
 	in, _ := rec.(*Inbound)
 	return in, ok
+}
+
+// mustAll reports whether one of the inbound rows still has to be looked up.
+func (s *step) mustAll(ids []string) (missing bool) {
+	for _, id := range ids {
+		if _, ok := s.mustInbound(id); !ok {
+			missing = true
+		}
+	}
+	return missing
 }
 
 // editRun, editEffect and editInbound give a copy that the change will write.
@@ -173,6 +210,12 @@ func (s *step) editInbound(in *Inbound) *Inbound {
 	c.Answered = slices.Clone(in.Answered)
 	s.put(&c)
 	return &c
+}
+
+// undo takes a row out of what the change writes.
+func (s *step) undo(key string) {
+	delete(s.rows, key)
+	s.order = slices.DeleteFunc(s.order, func(k string) bool { return k == key })
 }
 
 func (s *step) event(e Event) { s.change.Events = append(s.change.Events, e) }
@@ -213,4 +256,12 @@ func (s *step) changed() bool {
 		return true
 	}
 	return s.view.Head != nil && s.head.Seq != s.view.Head.Seq
+}
+
+// decides returns the call that decides an effect's state (rule S2.3).
+func (s *step) decides(e *Effect) *Call {
+	if len(e.Calls) > 1 && s.isOff(sabotage.LastCallDecides) {
+		return &e.Calls[len(e.Calls)-1]
+	}
+	return e.Deciding()
 }

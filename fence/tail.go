@@ -1,6 +1,9 @@
 package fence
 
-import "slices"
+import (
+	"cmp"
+	"slices"
+)
 
 // landedAfter returns every landing with a seq above from, oldest first: from the head when it
 // remembers that far, else from rows looked up by their seq.
@@ -19,14 +22,55 @@ func (s *step) landedAfter(from int64) []Landed {
 			found = append(found, l)
 		}
 	}
-	// What landed in this very step is in the head only.
-	for _, l := range s.head.Landed {
-		if l.Seq > from && !slices.ContainsFunc(found, func(f Landed) bool { return f.Seq == l.Seq }) {
-			found = append(found, l)
+	slices.SortFunc(found, func(a, b Landed) int { return cmp.Compare(a.Seq, b.Seq) })
+	return found
+}
+
+// unread is the seq up to which nothing can be news to d: what it has seen, except that an
+// earlier delivery of its own run may have landed something that only an explicit CatchUp
+// covers (rule S5.3).
+func (d *Delivery) unread() int64 { return min(d.Seen, max(d.Looked, d.CaughtUp, d.FirstSeq)) }
+
+// isEarlier reports whether a landing is one of an earlier delivery of d's own run.
+func (d *Delivery) isEarlier(seq int64, run RunKey, id DeliveryID) bool {
+	return run == d.Run && id != d.ID && seq > max(d.CaughtUp, d.FirstSeq)
+}
+
+// lookBack keeps what earlier deliveries of d's run landed, as of now, and looks no further back
+// from then on. older are the landings that the head does not remember any more.
+func (s *step) lookBack(d *Delivery, older []Landed) {
+	var earlier []Landed
+	at := map[string]int{}
+	for _, landings := range [...][]Landed{d.Earlier, older, s.head.Landed} {
+		for i := range landings {
+			l := &landings[i]
+			if l.Report || !d.isEarlier(l.Seq, l.Run, l.Delivery) || d.replayed(l.Seq) {
+				continue
+			}
+			if k, ok := at[l.ID]; ok {
+				earlier[k] = *l
+				continue
+			}
+			at[l.ID] = len(earlier)
+			earlier = append(earlier, *l)
 		}
 	}
-	slices.SortFunc(found, func(a, b Landed) int { return int(a.Seq - b.Seq) })
-	return found
+	d.Earlier, d.Looked = earlier, s.head.Seq
+}
+
+// replayed reports whether the landing with this seq was replayed to d.
+func (d *Delivery) replayed(seq int64) bool {
+	_, ok := slices.BinarySearch(d.Replayed, seq)
+	return ok
+}
+
+// seen notes that effect e was replayed to d: what landed of it is no news any more.
+func (d *Delivery) seen(e *Effect) {
+	d.Earlier = slices.DeleteFunc(slices.Clone(d.Earlier), func(l Landed) bool { return l.ID == e.ID })
+	seq := e.landed().Seq
+	if at, ok := slices.BinarySearch(d.Replayed, seq); !ok {
+		d.Replayed = slices.Insert(slices.Clone(d.Replayed), at, seq)
+	}
 }
 
 func after(landed []Landed, from int64) []Landed {
@@ -42,8 +86,8 @@ func after(landed []Landed, from int64) []Landed {
 func landing(rec Record) (Landed, bool) {
 	switch rec := rec.(type) {
 	case *Effect:
-		c := rec.Deciding()
-		if c.State != Committed {
+		c := rec.landed()
+		if c == nil {
 			return Landed{}, false
 		}
 		return Landed{

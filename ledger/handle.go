@@ -16,13 +16,14 @@ type Handle struct {
 	c    *conversation
 	keys []string // rows that nearly every decision of a run needs
 
-	mu     sync.Mutex
-	d      *fence.Delivery // replaced, never changed; written under c.lock and mu
-	closed bool
+	mu sync.Mutex
+	d  *fence.Delivery // replaced, never changed; written under c.lock and mu
 
 	// judged is the tag at which the delivery was last found to hold its right to write, or
 	// one that only its own changes lie behind. Guarded by c.lock.
 	judged string
+	// left says that the delivery gave its lease up. Guarded by c.lock.
+	left bool
 }
 
 // Begin decides rule S4. The Handle is nil unless the verdict grants a delivery.
@@ -34,6 +35,12 @@ func (l *Ledger) Begin(ctx context.Context, conversation string, q fence.BeginRe
 		l.close(c)
 		return nil, v, now, err
 	}
+	l.mu.Lock()
+	if c.handles == nil {
+		c.handles = make(map[*Handle]struct{}, 1)
+	}
+	c.handles[h] = struct{}{}
+	l.mu.Unlock()
 	return h, v, now, nil
 }
 
@@ -102,11 +109,11 @@ func (l *Ledger) runOn(ctx context.Context, key string, run fence.RunKey) (*fenc
 // Close gives the handle up. It does not end or release anything in the ledger. Further calls
 // do nothing.
 func (h *Handle) Close() {
-	h.mu.Lock()
-	closed := h.closed
-	h.closed = true
-	h.mu.Unlock()
-	if !closed {
+	h.l.mu.Lock()
+	_, open := h.c.handles[h]
+	delete(h.c.handles, h)
+	h.l.mu.Unlock()
+	if open {
 		h.l.close(h.c)
 	}
 }
@@ -223,7 +230,9 @@ func (h *Handle) Owned(ctx context.Context) (*fence.Refusal, fence.Millis, error
 func (h *Handle) Release(ctx context.Context, parked fence.Reason) (bool, error) {
 	t := h.task("release", "")
 	released, _, err := decide(ctx, t, func(v fence.View) (bool, fence.Change) {
-		return h.l.Rules.Release(v, fence.ReleaseRequest{Identity: t.identity(v), Delivery: h.d, Parked: parked})
+		released, change := h.l.Rules.Release(v, fence.ReleaseRequest{Identity: t.identity(v), Delivery: h.d, Parked: parked})
+		change.Learn = func() { h.left = true }
+		return released, change
 	})
 	return released, err
 }
@@ -232,7 +241,8 @@ func (h *Handle) Release(ctx context.Context, parked fence.Reason) (bool, error)
 func (h *Handle) Beat(ctx context.Context, rejoin bool) (fence.BeatVerdict, fence.Millis, error) {
 	t := h.task("beat", "")
 	return decide(ctx, t, func(v fence.View) (fence.BeatVerdict, fence.Change) {
-		verdict, change := h.l.Rules.Beat(v, fence.BeatRequest{Identity: t.identity(v), Delivery: h.d, Rejoin: rejoin})
+		// A beat that crosses the handler's return must not take up what was given up.
+		verdict, change := h.l.Rules.Beat(v, fence.BeatRequest{Identity: t.identity(v), Delivery: h.d, Rejoin: rejoin && !h.left})
 		change.Learn = func() { h.moved(nil, verdict.Refusal == nil) }
 		return verdict, change
 	})

@@ -55,6 +55,7 @@ type conversation struct {
 
 	// Guarded by Ledger.mu.
 	refs    int
+	handles map[*Handle]struct{}           // the open ones
 	renewed map[fence.LeaseID]fence.Millis // leases that Renew extended and view does not know of
 
 	// What follows is guarded by lock.

@@ -125,19 +125,21 @@ func (op *operation) load(ctx context.Context) error {
 	return op.adopt(snap)
 }
 
-// adopt makes a snapshot of everything that the operation wants the process's copy.
+// adopt makes a snapshot of everything that the operation wants the process's copy. At an
+// unchanged tag the rows that the copy had are still true: other deliveries need them.
 func (op *operation) adopt(snap Snapshot) error {
-	v := fence.View{
-		Now:    snap.Now,
-		Rows:   make(map[string]fence.Record, len(op.want.Keys)+4),
-		Leases: make(map[fence.LeaseID]fence.Millis, len(snap.Leases)+1),
-	}
-	if snap.Tag != "" {
-		rec, err := snap.Head.record()
-		if err != nil {
-			return err
+	v := fence.View{Now: snap.Now, Leases: make(map[fence.LeaseID]fence.Millis, len(snap.Leases)+1)}
+	if snap.Tag != "" && snap.Tag == op.c.tag {
+		v.Head, v.Rows = op.c.view.Head, op.c.view.Rows
+	} else {
+		v.Rows = make(map[string]fence.Record, len(op.want.Keys)+4)
+		if snap.Tag != "" {
+			rec, err := snap.Head.record()
+			if err != nil {
+				return err
+			}
+			v.Head, _ = rec.(*fence.Head)
 		}
-		v.Head, _ = rec.(*fence.Head)
 	}
 	for _, key := range op.want.Keys {
 		v.Rows[key] = nil
@@ -198,21 +200,46 @@ func records(rows []Row) ([]fence.Record, error) {
 }
 
 // trim keeps the copy of a long conversation small; what is forgotten is loaded when it is
-// needed.
+// needed. What nearly every decision of an open handle needs stays.
 func (op *operation) trim() {
 	v := &op.c.view
 	v.Home = fence.Home{}
 	v.Tailed, v.Tail, v.Opened, v.Open = false, nil, false, nil
-	if !op.c.have || len(v.Rows) <= maxRows {
+	if len(v.Rows) <= maxRows {
 		return
 	}
-	kept := make(map[string]fence.Record, len(op.want.Keys))
-	for _, key := range op.want.Keys {
-		if rec, known := v.Rows[key]; known {
-			kept[key] = rec
+	pinned := op.l.pinned(op.c, len(v.Rows)-maxRows)
+	if pinned == nil {
+		return
+	}
+	kept := make(map[string]fence.Record, len(pinned)+len(op.want.Keys))
+	for _, keys := range append(pinned, op.want.Keys) {
+		for _, key := range keys {
+			if rec, known := v.Rows[key]; known {
+				kept[key] = rec
+			}
 		}
 	}
 	v.Rows = kept
+}
+
+// pinned returns the keys that the open handles of c need, or nil if there are at least as many
+// as over.
+func (l *Ledger) pinned(c *conversation, over int) [][]string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	n := 0
+	for h := range c.handles {
+		n += len(h.keys)
+	}
+	if n >= over {
+		return nil
+	}
+	pinned := make([][]string, 0, len(c.handles)+1)
+	for h := range c.handles {
+		pinned = append(pinned, h.keys)
+	}
+	return pinned
 }
 
 // The ledger's clock, as far as this process knows it: the store's last answer plus what has

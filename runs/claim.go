@@ -52,12 +52,20 @@ func (in Intent[T]) Claim(ctx context.Context, k EffectKey, deadline time.Durati
 }
 
 func (r *Run) claim(ctx context.Context, t traits, effectKey EffectKey, w With, deadline time.Duration) (*Claim, error) {
-	if deadline <= 0 {
+	switch {
+	case deadline <= 0:
 		return nil, fmt.Errorf("fencedrun: %s: deadline is not positive: %v", t.name, deadline)
+	case w.ClaimDeadline != 0:
+		return nil, fmt.Errorf("fencedrun: %s: ClaimDeadline is given beside the deadline of Claim", t.name)
+	}
+	if err := t.check(); err != nil {
+		return nil, err
 	}
 	// The intent's own times are those of a call that is waited for.
 	t.timeout, t.claimDeadline = 0, 0
-	w.ClaimDeadline, w.Timeout = deadline, first(w.Timeout, deadline/2)
+	if w.ClaimDeadline = deadline; w.Timeout == 0 {
+		w.Timeout = deadline / 2
+	}
 	o, err := r.k.prepare(r.job.Conversation, t, effectKey, w)
 	if err != nil {
 		return nil, err

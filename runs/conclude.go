@@ -70,9 +70,10 @@ func (c *conclusion) success(note error) Verdict {
 	switch {
 	case err != nil:
 		return Verdict{Action: ActionRetry, Reason: fence.ReasonLedger}.because(err)
-	case refused != nil && (refused.stale() || refused.Reason == fence.ReasonEnded):
+	case refused == nil:
+	case refused.stale(), refused.Reason == fence.ReasonEnded, refused.Reason == fence.ReasonNoRun:
 		return c.judgedAnew(refused, nil)
-	case refused != nil:
+	default:
 		return c.k.verdictOf(refused)
 	}
 	done := Verdict{Action: ActionDone}

@@ -37,7 +37,7 @@ func (r *Run) lose(cause *RefusedError) {
 // refused keeps what a refusal by the ledger tells about the run itself.
 func (r *Run) refused(e *RefusedError) {
 	switch e.Refusal.Reason {
-	case fence.ReasonSuperseded, fence.ReasonCancelled, fence.ReasonEnded, fence.ReasonNoRun, fence.ReasonBusy:
+	case fence.ReasonSuperseded, fence.ReasonCancelled, fence.ReasonEnded, fence.ReasonNoRun, fence.ReasonBusy, fence.ReasonLeaseLost:
 		lost := *e
 		lost.Effect = EffectRef{}
 		r.lose(&lost)

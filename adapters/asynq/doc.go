@@ -49,6 +49,10 @@
 // [Headers] put a nonce into the task's headers, so that new work under an old id
 // is never taken for a redelivery.
 //
+// A task that a Scheduler enqueues again and again keeps its headers, and with them
+// its order: its runs are peers. A task that a GroupAggregator makes is a new one:
+// give it headers of its own.
+//
 // Asynq's Timeout counts for the handler and for waiting. Its lease is 30 s and a
 // crashed worker's task comes back after a minute or more; a run's lease (30 s by
 // default) has run out by then.

@@ -74,17 +74,17 @@ func TestHazardNestedMuxRunsTheMiddlewareTwiceForOneDelivery(t *testing.T) {
 
 func TestHazardTaskIDIsReusableAfterCompletionWithAnotherPayload(t *testing.T) {
 	hazard(t, func(t *testing.T, b *asynqharness.Bench) {
-		var seen []string
+		var seen list[string]
 		b.Start(asynq.Config{}, asynq.HandlerFunc(func(ctx context.Context, task *asynq.Task) error {
 			id, _ := asynq.GetTaskID(ctx)
-			seen = append(seen, fmt.Sprintf("%s/%d/%s", id, retried(ctx), task.Payload()))
+			seen.add(fmt.Sprintf("%s/%d/%s", id, retried(ctx), task.Payload()))
 			return nil
 		}))
 		for _, payload := range []string{"one", "two", "two"} {
 			b.Enqueue(asynq.NewTask("t", []byte(payload)), asynq.TaskID("j"))
 			time.Sleep(time.Minute)
 		}
-		if got, want := strings.Join(seen, " "), "j/0/one j/0/two j/0/two"; got != want {
+		if got, want := seen.String(), "[j/0/one j/0/two j/0/two]"; got != want {
 			t.Errorf("deliveries %q, want %q", got, want)
 		}
 	})
@@ -92,10 +92,9 @@ func TestHazardTaskIDIsReusableAfterCompletionWithAnotherPayload(t *testing.T) {
 
 func TestHazardHeadersSurviveRetryAndArchive(t *testing.T) {
 	hazard(t, func(t *testing.T, b *asynqharness.Bench) {
-		var seen []string
+		var seen list[string]
 		b.Start(asynq.Config{}, asynq.HandlerFunc(func(_ context.Context, task *asynq.Task) error {
-			seen = append(seen, task.Headers()["h"])
-			switch len(seen) {
+			switch seen.add(task.Headers()["h"]) {
 			case 1:
 				return errors.New("a failure")
 			case 2:
@@ -109,7 +108,7 @@ func TestHazardHeadersSurviveRetryAndArchive(t *testing.T) {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Minute)
-		if got, want := strings.Join(seen, " "), "v v v"; got != want {
+		if got, want := seen.String(), "[v v v]"; got != want {
 			t.Errorf("header seen as %q, want %q", got, want)
 		}
 	})

@@ -105,24 +105,23 @@ func TestHazardNotAFailureOnTheLastAttemptIsArchived(t *testing.T) {
 func TestHazardNotAFailureKeepsTheRetryCount(t *testing.T) {
 	errBusy := errors.New("busy")
 	hazard(t, func(t *testing.T, b *asynqharness.Bench) {
-		var seen []int
-		var delays []int
+		var seen list[int]
+		var delays list[int]
 		b.Start(asynq.Config{
 			IsFailure: func(err error) bool { return !errors.Is(err, errBusy) },
 			RetryDelayFunc: func(n int, err error, _ *asynq.Task) time.Duration {
-				delays = append(delays, n)
+				delays.add(n)
 				return time.Second
 			},
 		}, asynq.HandlerFunc(func(ctx context.Context, _ *asynq.Task) error {
-			seen = append(seen, retried(ctx))
-			if len(seen) < 4 {
+			if n := seen.add(retried(ctx)); n < 4 {
 				return fmt.Errorf("wrapped: %w", errBusy)
 			}
 			return nil
 		}))
 		b.Enqueue(asynq.NewTask("t", nil), asynq.TaskID("j"), asynq.MaxRetry(1))
 		time.Sleep(time.Minute)
-		if got, want := fmt.Sprint(seen, delays), "[0 0 0 0] [0 0 0]"; got != want {
+		if got, want := seen.String()+" "+delays.String(), "[0 0 0 0] [0 0 0]"; got != want {
 			t.Errorf("retry counts seen by handler and by the delay = %s, want %s", got, want)
 		}
 		wantGone(t, b, "j")
@@ -284,10 +283,9 @@ func TestHazardCrashIsRedeliveredAfterOurLeaseAndAsAFailure(t *testing.T) {
 
 func TestHazardSkipRetryArchivesAndRunTaskKeepsTheRetryCount(t *testing.T) {
 	hazard(t, func(t *testing.T, b *asynqharness.Bench) {
-		var seen []int
+		var seen list[int]
 		b.Start(asynq.Config{}, asynq.HandlerFunc(func(ctx context.Context, _ *asynq.Task) error {
-			seen = append(seen, retried(ctx))
-			switch len(seen) {
+			switch seen.add(retried(ctx)) {
 			case 1:
 				return errors.New("a failure")
 			case 2:
@@ -305,7 +303,7 @@ func TestHazardSkipRetryArchivesAndRunTaskKeepsTheRetryCount(t *testing.T) {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Minute)
-		if got, want := fmt.Sprint(seen), "[0 1 1]"; got != want {
+		if got, want := seen.String(), "[0 1 1]"; got != want {
 			t.Errorf("retry counts %s, want %s: RunTask cannot be told from a redelivery", got, want)
 		}
 		wantGone(t, b, "j")

@@ -210,6 +210,11 @@ func cancelAtWork(t *testing.T, b *bench, opts ...asynq.Option) {
 		return ctx.Err()
 	})
 	b.Enqueue(b.task("p", append(opts, asynq.TaskID("j"))...))
+	cancelRun(t, b)
+}
+
+func cancelRun(t *testing.T, b *bench) {
+	t.Helper()
 	time.Sleep(5 * time.Second)
 	if _, err := b.keeper.Cancel(t.Context(), runs.RunKey{Queue: "asynq:default", ID: "j"}, runs.CancelOptions{By: "t", Why: "w"}); err != nil {
 		t.Fatal(err)
@@ -230,8 +235,21 @@ func TestDroppedTaskLeavesANoteOnlyWhereItDoesNoHarm(t *testing.T) {
 		fenced(t, asynqruns.Config{}, func(t *testing.T, b *bench) {
 			cancelAtWork(t, b)
 			wantGone(t, b.Bench, "j")
+		})
+	})
+	t.Run("without, and the task is gone", func(t *testing.T) {
+		fenced(t, asynqruns.Config{}, func(t *testing.T, b *bench) {
+			b.start(func(ctx context.Context, _ *asynq.Task) error {
+				<-ctx.Done()
+				// Another delivery has done it meanwhile.
+				b.Redis.LRem(context.Background(), "asynq:{default}:active", 0, "j")
+				b.Mini.Del("asynq:{default}:t:j")
+				return ctx.Err()
+			})
+			b.Enqueue(b.task("p"), asynq.TaskID("j"))
+			cancelRun(t, b)
 			if b.Mini.Exists("asynq:{default}:t:j") {
-				t.Error("a record was left that blocks the id")
+				t.Error("a record was left behind that blocks the id")
 			}
 		})
 	})

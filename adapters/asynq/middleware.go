@@ -52,10 +52,7 @@ func (a *Adapter) process(ctx context.Context, task *asynq.Task, next asynq.Hand
 	last := d.Retried >= d.MaxRetry
 	for {
 		entered := false
-		v := a.keeper.Deliver(ctx, job, runs.Delivery{
-			Permanent:  func(err error) bool { return permanent(ctx, err, last) },
-			ReplayOnly: a.config.ReplayOnly,
-		}, func(ctx context.Context) error {
+		v := a.deliver(ctx, job, last, func(ctx context.Context) error {
 			entered = true
 			return next.ProcessTask(context.WithValue(ctx, inside{}, key), task)
 		})
@@ -75,6 +72,23 @@ func (a *Adapter) process(ctx context.Context, task *asynq.Task, next asynq.Hand
 		a.note(task, v, !entered || e.Kept)
 		return result(v, a.config.Revoke)
 	}
+}
+
+func (a *Adapter) deliver(ctx context.Context, job runs.Job, last bool, handler func(context.Context) error) runs.Verdict {
+	returned := false
+	defer func() {
+		if !returned {
+			// A panic passes through, and what asynq makes of it happens to the
+			// newer delivery if there is one.
+			_ = a.keeper.WaitStale(ctx, job)
+		}
+	}()
+	v := a.keeper.Deliver(ctx, job, runs.Delivery{
+		Permanent:  func(err error) bool { return permanent(ctx, err, last) },
+		ReplayOnly: a.config.ReplayOnly,
+	}, handler)
+	returned = true
+	return v
 }
 
 // minWait keeps a waiting task from asking the ledger without a pause.

@@ -103,5 +103,6 @@ func (c *Conversation) envelope() (envelope.Envelope, error) {
 	case c.Stamp != 0 && c.Order == (runs.Order{}):
 		e.Source, e.Number = runs.StampSource, c.Stamp
 	}
-	return e, e.Check()
+	err := e.Check()
+	return e, err
 }

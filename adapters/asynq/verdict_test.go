@@ -80,7 +80,7 @@ func TestEveryVerdictHasOneWordForAsynq(t *testing.T) {
 
 func TestHandlersErrorGoesToAsynqAsItCame(t *testing.T) {
 	for _, err := range []error{errUsers, asynq.SkipRetry, fmt.Errorf("x: %w", asynq.RevokeTask), context.Canceled} {
-		if got := result(runs.Verdict{Action: runs.ActionReturn, Err: err}, false); got != err {
+		if got := result(runs.Verdict{Action: runs.ActionReturn, Err: err}, false); got != err { //nolint:errorlint // the very value
 			t.Errorf("%v became %v", err, got)
 		}
 	}

@@ -96,10 +96,11 @@ func (f InboundFunc) check() error {
 type Plugin struct {
 	river.PluginDefaults
 
-	keeper *runs.Keeper
-	config Config
-	at     fetched
-	warned warnings
+	keeper  *runs.Keeper
+	config  Config
+	stamper *Stamper
+	at      fetched
+	warned  warnings
 }
 
 var (
@@ -118,12 +119,12 @@ func NewPlugin(keeper *runs.Keeper, config *Config) (*Plugin, error) {
 	if config == nil {
 		config = &Config{}
 	}
-	p := &Plugin{keeper: keeper, config: *config}
+	if err := config.check(); err != nil {
+		return nil, err
+	}
+	p := &Plugin{keeper: keeper, config: *config, stamper: newStamper(config, runs.SeamOf(keeper))}
 	if p.config.Schema == "" {
 		p.config.Schema = "public"
-	}
-	if err := p.config.check(); err != nil {
-		return nil, err
 	}
 	return p, nil
 }
@@ -147,12 +148,16 @@ func (c *Config) check() error {
 	default:
 		return fmt.Errorf("fencedrun: riverruns: Config.Reads is %q: want runs.AfterBegin or runs.FromPayload", c.Reads)
 	}
+	if c.Schema == "" {
+		return nil
+	}
 	return key.ValidateName("Config.Schema", c.Schema, key.MaxQueue-len(queuePrefix))
 }
 
 // Check reports what in a client's configuration does not go together with the
-// plugin: it must be the first of Plugins, and Schema must be the plugin's. Call
-// it before river.NewClient.
+// plugin: it must be the first of Plugins, Schema must be the plugin's, and
+// MaxAttempts must end within the keeper's retention unless there is a RetryPolicy,
+// whose delays nobody knows. Call it before river.NewClient.
 func (p *Plugin) Check(config *river.Config) error {
 	if config == nil {
 		return errors.New("fencedrun: riverruns: Check: config is nil")
@@ -163,7 +168,7 @@ func (p *Plugin) Check(config *river.Config) error {
 	if config.Schema != "" && config.Schema != p.config.Schema {
 		return fmt.Errorf("fencedrun: riverruns: the client's Config.Schema is %q, the plugin's %q: ids of two schemas would be taken for one", config.Schema, p.config.Schema)
 	}
-	if limit := p.maxAttempts(); config.MaxAttempts > limit {
+	if limit := p.maxAttempts(); config.MaxAttempts > limit && config.RetryPolicy == nil {
 		return fmt.Errorf("fencedrun: riverruns: the client's Config.MaxAttempts is %d: with River's default retry policy its last attempt comes after the keeper's Config.Retention (%v), which covers %d", config.MaxAttempts, p.keeper.Config().Retention, limit)
 	}
 	return nil

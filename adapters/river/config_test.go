@@ -6,10 +6,16 @@ import (
 
 	"github.com/riverqueue/river/rivertype"
 
+	"github.com/fencedrun/fencedrun/ledger/memledger"
 	"github.com/fencedrun/fencedrun/runs"
 )
 
 func TestConfigErrorNamesTheField(t *testing.T) {
+	keeper, err := runs.New(memledger.New(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer keeper.Close()
 	for _, c := range []struct {
 		config *Config
 		want   string // "" is no error
@@ -26,7 +32,7 @@ func TestConfigErrorNamesTheField(t *testing.T) {
 		{&Config{Inbound: FromArgs, Reads: runs.AfterBegin, Mode: "shared"}, "Config.Mode"},
 		{&Config{Inbound: FromArgs, Reads: runs.AfterBegin, Schema: strings.Repeat("s", 600)}, "Config.Schema"},
 	} {
-		p, err := NewPlugin(new(runs.Keeper), c.config)
+		p, err := NewPlugin(keeper, c.config)
 		switch {
 		case c.want == "" && (err != nil || p == nil):
 			t.Errorf("%+v: %v", c.config, err)

@@ -1,7 +1,8 @@
 // Package riverruns makes the jobs of github.com/riverqueue/river fenced runs.
 //
-// A [Plugin] goes first into the Plugins of every client, those that work jobs
-// and those that only insert them:
+// A [Plugin] goes first into the Plugins of every client that works jobs. Clients
+// that only insert them have the plugin too, or a [Stamper], which needs no
+// ledger.
 //
 //	fenced, err := riverruns.NewPlugin(keeper, &riverruns.Config{
 //		Inbound: riverruns.FromArgs,
@@ -41,8 +42,9 @@
 // whichever delivery made it so. A delivery that is no longer the current one,
 // because the job was rescued while it lived, must not return anything of the
 // ordinary kind; the plugin returns the one value that River leaves unreported.
-// A Worker.Middleware, or a plugin before this one, can hide that value. Then the
-// plugin holds the return until the newer delivery has ended.
+// A Worker.Middleware, or a plugin before this one, can hide that value, and a
+// version of River that this package was not tested with need not know it. Then
+// the plugin holds the return until the newer delivery has ended.
 //
 // A job's id and attempt do not identify a delivery: both repeat after a snooze
 // and a soft stop. The ledger numbers deliveries.

@@ -85,7 +85,13 @@ func (b *bench) jobOf(insert func()) runs.Job {
 		return nil
 	})
 	insert()
-	return <-seen
+	select {
+	case job := <-seen:
+		return job
+	case <-time.After(time.Minute):
+		b.T.Fatal("the worker was not entered with a run")
+		return runs.Job{}
+	}
 }
 
 func TestInsertStampsWhatTheArgsSay(t *testing.T) {
@@ -179,6 +185,26 @@ func TestInsertErrorNamesWhatIsMissing(t *testing.T) {
 			if _, err := b.Client.Insert(t.Context(), args, nil); err != nil {
 				t.Errorf("%T: %v", args, err)
 			}
+		}
+	})
+}
+
+func TestStamperStampsLikeThePlugin(t *testing.T) {
+	if _, err := riverruns.NewStamper(&riverruns.Config{Inbound: riverruns.FromArgs}); err == nil || !strings.Contains(err.Error(), "Config.Reads") {
+		t.Errorf("a config without Reads: %v", err)
+	}
+	stamper, err := riverruns.NewStamper(&riverruns.Config{Inbound: riverruns.FromArgs, Reads: runs.AfterBegin})
+	if err != nil {
+		t.Fatal(err)
+	}
+	fenced(t, riverruns.Config{}, func(t *testing.T, b *bench) {
+		job := b.jobOf(func() {
+			if _, err := b.NewClient(plugins(stamper)).Insert(t.Context(), args("a"), nil); err != nil {
+				t.Fatal(err)
+			}
+		})
+		if job.Conversation != "c" || len(job.Inbound) != 1 {
+			t.Errorf("job = %+v", job)
 		}
 	})
 }
@@ -301,6 +327,7 @@ func TestCheckNamesWhatDoesNotGoTogether(t *testing.T) {
 			{"as middleware", &river.Config{Middleware: []rivertype.Middleware{b.fenced}}, "first of Config.Plugins"},
 			{"another schema", &river.Config{Plugins: []rivertype.Plugin{b.fenced}, Schema: "tenant"}, "Schema"},
 			{"River's default attempts", &river.Config{Plugins: []rivertype.Plugin{b.fenced}, MaxAttempts: river.MaxAttemptsDefault}, ""},
+			{"a policy of its own", &river.Config{Plugins: []rivertype.Plugin{b.fenced}, MaxAttempts: 30, RetryPolicy: &river.DefaultClientRetryPolicy{}}, ""},
 			{"too many attempts", &river.Config{Plugins: []rivertype.Plugin{b.fenced}, MaxAttempts: 30}, "Retention"},
 		} {
 			err := b.fenced.Check(c.config)
@@ -323,7 +350,7 @@ func TestWarnsOnceOfJobsThatFencingCannotCover(t *testing.T) {
 		}
 		time.Sleep(10 * time.Second)
 	})
-	for _, want := range []string{"no timeout", "so many attempts"} {
+	for _, want := range []string{"without a timeout", "last attempt"} {
 		if n := strings.Count(log.String(), want); n != 1 {
 			t.Errorf("%q was said %d times, want once:\n%s", want, n, log.String())
 		}

@@ -2,7 +2,9 @@ package riverruns
 
 import (
 	"runtime"
+	"runtime/debug"
 	"strings"
+	"sync"
 
 	"github.com/riverqueue/river/rivertype"
 )
@@ -14,8 +16,7 @@ import (
 // value that leaves the row alone is an error with these two methods, meant for
 // results of several jobs in one: it reports none.
 //
-// River asks the outermost error only, and documents none of it. The tests of
-// this package pin it on the version of go.mod.
+// River asks the outermost error only, and documents none of it.
 type staleError struct{ error }
 
 // Jobs is asked by River's executor: the jobs to report.
@@ -23,6 +24,27 @@ func (*staleError) Jobs() []*rivertype.JobRow { return nil }
 
 // ErrorsByID is asked by River's executor: what to report of each.
 func (*staleError) ErrorsByID() map[int64]error { return nil }
+
+// provenRiver is the version of River on which the tests show that a staleError
+// leaves the row alone. A program that was built with another one holds stale
+// returns instead.
+const provenRiver = "v0.51.2"
+
+// proven reports whether the program was built with provenRiver, or does not say
+// with what (tests, some build systems).
+var proven = sync.OnceValue(func() bool {
+	info, ok := debug.ReadBuildInfo()
+	return !ok || trusted(info.Deps)
+})
+
+func trusted(deps []*debug.Module) bool {
+	for _, m := range deps {
+		if m.Path == riverModule {
+			return m.Version == provenRiver && m.Replace == nil
+		}
+	}
+	return true
+}
 
 const (
 	ownPackage    = "github.com/fencedrun/fencedrun/adapters/river."
@@ -40,11 +62,21 @@ func outermost() bool {
 	var pcs [256]uintptr
 	n := runtime.Callers(2, pcs[:])
 	frames := runtime.CallersFrames(pcs[:n])
-	var river, foreign bool
+	var names []string
 	for more := n > 0; more; {
 		var frame runtime.Frame
 		frame, more = frames.Next()
-		switch name := frame.Function; {
+		names = append(names, frame.Function)
+	}
+	return direct(names, n < len(pcs))
+}
+
+// direct decides for [outermost] by the names of the functions on the stack,
+// innermost first; whole says that it was seen to its end.
+func direct(stack []string, whole bool) bool {
+	var river, foreign bool
+	for _, name := range stack {
+		switch {
 		case strings.HasPrefix(name, ownPackage) && !river && !foreign:
 		case strings.HasPrefix(name, riverInternal):
 			if strings.Contains(name, riverExecutor) {
@@ -59,5 +91,5 @@ func outermost() bool {
 	// No executor. If River is not there at all, a test or a simulator called
 	// and sees what it is given. A River that we do not know is not trusted,
 	// nor is a stack too deep to be seen whole.
-	return !river && n < len(pcs)
+	return whole && !river
 }

@@ -86,6 +86,18 @@ func TestStaleDeliveryLeavesTheRowAloneAtOnce(t *testing.T) {
 	})
 }
 
+func TestStaleReturnIsHeldOnAnotherVersionOfRiver(t *testing.T) {
+	riverruns.OnUnprovenRiver(t)
+	fenced(t, riverruns.Config{}, func(t *testing.T, b *bench) {
+		p := playStale(t, b, func(work func(context.Context, *river.Job[riverharness.Args]) error) (*river.Config, river.Worker[riverharness.Args]) {
+			return plugins(b.fenced), river.WorkFunc(work)
+		})
+		if !p.held {
+			t.Error("the return was not held")
+		}
+	})
+}
+
 func TestStaleReturnIsHeldWhereItsValueCouldBeHidden(t *testing.T) {
 	hide := func(err error) error {
 		if err != nil {
@@ -94,7 +106,7 @@ func TestStaleReturnIsHeldWhereItsValueCouldBeHidden(t *testing.T) {
 		return nil
 	}
 	type prepare = func(work func(context.Context, *river.Job[riverharness.Args]) error) (*river.Config, river.Worker[riverharness.Args])
-	for name, make := range map[string]func(b *bench) prepare{
+	for name, setup := range map[string]func(b *bench) prepare{
 		"Worker.Middleware": func(b *bench) prepare {
 			return func(work func(context.Context, *river.Job[riverharness.Args]) error) (*river.Config, river.Worker[riverharness.Args]) {
 				return plugins(b.fenced), &wrapping{
@@ -122,12 +134,40 @@ func TestStaleReturnIsHeldWhereItsValueCouldBeHidden(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			fenced(t, riverruns.Config{}, func(t *testing.T, b *bench) {
-				if p := playStale(t, b, make(b)); !p.held {
+				if p := playStale(t, b, setup(b)); !p.held {
 					t.Error("the return was not held")
 				}
 			})
 		})
 	}
+}
+
+func TestDeliveryThatWasFetchedEarlierIsNotEnteredAfterANewerOne(t *testing.T) {
+	fenced(t, riverruns.Config{Conversation: func(*rivertype.JobRow) string { return "c" }, Inbound: riverruns.NoInbound}, func(t *testing.T, b *bench) {
+		hold := make(gate)
+		entered := make(chan struct{})
+		newer, older := time.Now(), time.Now().Add(-time.Second)
+		done := make(chan error, 1)
+		go func() {
+			done <- b.fenced.Work(t.Context(), &rivertype.JobRow{ID: 1, AttemptedAt: &newer, MaxAttempts: 5}, func(context.Context) error {
+				close(entered)
+				hold.wait()
+				return nil
+			})
+		}()
+		<-entered
+		err := b.fenced.Work(t.Context(), &rivertype.JobRow{ID: 1, AttemptedAt: &older, MaxAttempts: 5}, func(context.Context) error {
+			t.Error("the worker was entered")
+			return nil
+		})
+		if _, ok := err.(interface{ ErrorsByID() map[int64]error }); !ok {
+			t.Errorf("err = %v, want the value that leaves the row alone", err)
+		}
+		hold.open()
+		if err := <-done; err != nil {
+			t.Errorf("the newer delivery: %v", err)
+		}
+	})
 }
 
 func TestRescuedJobOfALiveWorkerIsDoneOnce(t *testing.T) {

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"runtime/debug"
 	"strings"
 	"testing"
 	"time"
@@ -20,7 +22,7 @@ var errUsers = errors.New("the user's own")
 func word(err error) string {
 	var snooze *river.JobSnoozeError
 	var cancel *river.JobCancelError
-	_, untouched := err.(interface { //nolint:errorlint // as River asks
+	_, untouched := err.(interface {
 		Jobs() []*rivertype.JobRow
 		ErrorsByID() map[int64]error
 	})
@@ -143,5 +145,59 @@ func TestALateFetchDoesNotTakeOver(t *testing.T) {
 	}
 	if !f.enter(1, early) {
 		t.Error("an equal time, which SQLite's milliseconds make possible, was refused")
+	}
+}
+
+func TestOnlyRiversOwnCodeMayStandBetween(t *testing.T) {
+	const (
+		work     = ownPackage + "(*Plugin).Work"
+		chain    = riverInternal + "execution.MiddlewareChain.func1"
+		executor = riverInternal + "jobexecutor.(*JobExecutor).execute"
+		renamed  = riverInternal + "jobexecutor.(*Executor).run"
+		theirs   = "example.com/app.(*Tracing).Work"
+		wrapper  = riverModule + ".WorkerMiddlewareFunc.Work"
+	)
+	for _, c := range []struct {
+		name  string
+		stack []string
+		whole bool
+		want  bool
+	}{
+		{"River alone", []string{work, chain, chain, executor, "runtime.goexit"}, true, true},
+		{"another plugin", []string{work, chain, theirs, chain, executor}, true, false},
+		{"a func of River's", []string{work, chain, wrapper, chain, executor}, true, false},
+		{"called by another plugin", []string{work, theirs, chain, executor}, true, false},
+		{"called by hand", []string{work, "example.com/app.TestX", "testing.tRunner"}, true, true},
+		{"a River that we do not know", []string{work, chain, renamed, "runtime.goexit"}, true, false},
+		{"too deep", []string{work, theirs}, false, false},
+	} {
+		if got := direct(c.stack, c.whole); got != c.want {
+			t.Errorf("%s: %v, want %v", c.name, got, c.want)
+		}
+	}
+}
+
+func TestStaleValueIsTrustedOnTheProvenRiverOnly(t *testing.T) {
+	mod, err := os.ReadFile("../../go.mod")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(string(mod), riverModule+" "+provenRiver+"\n") {
+		t.Errorf("go.mod has another River than %s: if the hazard tests pass on it, change provenRiver", provenRiver)
+	}
+	other := &debug.Module{Path: "example.com/x", Version: "v1.0.0"}
+	for name, c := range map[string]struct {
+		deps []*debug.Module
+		want bool
+	}{
+		"not said":    {nil, true},
+		"proven":      {[]*debug.Module{other, {Path: riverModule, Version: provenRiver}}, true},
+		"another":     {[]*debug.Module{{Path: riverModule, Version: "v0.52.0"}, other}, false},
+		"a fork":      {[]*debug.Module{{Path: riverModule, Version: provenRiver, Replace: other}}, false},
+		"its drivers": {[]*debug.Module{{Path: riverModule + "/rivertype", Version: "v0.52.0"}}, true},
+	} {
+		if got := trusted(c.deps); got != c.want {
+			t.Errorf("%s: %v, want %v", name, got, c.want)
+		}
 	}
 }

@@ -13,24 +13,24 @@ import (
 // warnings remembers what was said, so that it is said once.
 type warnings struct{ said sync.Map }
 
-func (p *Plugin) warn(ctx context.Context, kind, text string, attrs ...slog.Attr) {
+// warns reports whether to warn of something about a kind of jobs now.
+func (p *Plugin) warns(kind, about string) bool {
 	if p.config.Logger == nil {
-		return
+		return false
 	}
-	if _, again := p.warned.said.LoadOrStore(kind+"\x00"+text, true); again {
-		return
-	}
-	attrs = append([]slog.Attr{slog.String("kind", kind)}, attrs...)
-	p.config.Logger.LogAttrs(ctx, slog.LevelWarn, "fencedrun: riverruns: "+text, attrs...)
+	_, again := p.warned.said.LoadOrStore([2]string{kind, about}, true)
+	return !again
 }
 
 // WorkEnd implements rivertype.HookWorkEnd. It changes nothing: of all that River
 // calls, it alone sees whether the job has a timeout.
 func (p *Plugin) WorkEnd(ctx context.Context, job *rivertype.JobRow, err error) error {
-	if ctx.Value(inside{}) != nil {
-		if _, ok := ctx.Deadline(); !ok {
-			p.warn(ctx, job.Kind, "jobs of this kind have no timeout: after a crash River never rescues them")
-		}
+	if ctx.Value(inside{}) == nil {
+		return err
+	}
+	if _, ok := ctx.Deadline(); !ok && p.warns(job.Kind, "timeout") {
+		p.config.Logger.LogAttrs(ctx, slog.LevelWarn, "fencedrun: riverruns: jobs without a timeout are never rescued by River after a crash",
+			slog.String("kind", job.Kind))
 	}
 	return err
 }
@@ -38,9 +38,9 @@ func (p *Plugin) WorkEnd(ctx context.Context, job *rivertype.JobRow, err error) 
 // warnAttempts warns of a job that River may retry when the ledger has forgotten
 // it, which would do its effects again.
 func (p *Plugin) warnAttempts(ctx context.Context, job *rivertype.JobRow) {
-	if limit := p.maxAttempts(); job.MaxAttempts > limit {
-		p.warn(ctx, job.Kind, "jobs of this kind have so many attempts that, with River's default retry policy, the last comes after the keeper's retention",
-			slog.Int("max_attempts", job.MaxAttempts), slog.Int("covered", limit))
+	if limit := p.maxAttempts(); job.MaxAttempts > limit && p.warns(job.Kind, "attempts") {
+		p.config.Logger.LogAttrs(ctx, slog.LevelWarn, "fencedrun: riverruns: with River's default retry policy the job's last attempt comes after the keeper's retention",
+			slog.String("kind", job.Kind), slog.Int("max_attempts", job.MaxAttempts), slog.Int("covered", limit))
 	}
 }
 

@@ -2,7 +2,6 @@ package riverruns
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"strconv"
@@ -50,10 +49,7 @@ func (p *Plugin) Work(ctx context.Context, row *rivertype.JobRow, doInner func(c
 	}
 	defer p.at.leave(row.ID, fetchedAt)
 
-	v := p.keeper.Deliver(ctx, job, runs.Delivery{
-		Permanent:  func(err error) bool { return permanent(ctx, row, err) },
-		ReplayOnly: p.config.ReplayOnly,
-	}, func(ctx context.Context) error {
+	v := p.deliver(ctx, row, job, func(ctx context.Context) error {
 		return doInner(context.WithValue(ctx, inside{}, key))
 	})
 	if v.Action == runs.ActionStale {
@@ -63,10 +59,27 @@ func (p *Plugin) Work(ctx context.Context, row *rivertype.JobRow, doInner func(c
 	return result(v, p.config.CancelDropped)
 }
 
+func (p *Plugin) deliver(ctx context.Context, row *rivertype.JobRow, job runs.Job, worker func(context.Context) error) runs.Verdict {
+	returned := false
+	defer func() {
+		if !returned {
+			// A panic passes through, and what River makes of it happens to the
+			// newer delivery if there is one.
+			_ = p.keeper.WaitStale(ctx, job)
+		}
+	}()
+	v := p.keeper.Deliver(ctx, job, runs.Delivery{
+		Permanent:  func(err error) bool { return permanent(ctx, row, err) },
+		ReplayOnly: p.config.ReplayOnly,
+	}, worker)
+	returned = true
+	return v
+}
+
 // stale leaves the row to the newer delivery.
 func (p *Plugin) stale(ctx context.Context, job runs.Job, err error) error {
-	if !outermost() {
-		// The value may be hidden. When the newer delivery has ended, an
+	if !proven() || !outermost() {
+		// The value may be hidden, or mean nothing. When the newer delivery has ended, an
 		// ordinary error can at worst make one more, and that one finds the run
 		// as it is.
 		_ = p.keeper.WaitStale(ctx, job)
@@ -139,8 +152,7 @@ func note(ctx context.Context, row *rivertype.JobRow, v runs.Verdict) {
 			_ = river.MetadataSet(ctx, NoteKey, v.Note)
 		}
 	case runs.ActionDone, runs.ActionReturn:
-		var old map[string]json.RawMessage
-		if json.Unmarshal(row.Metadata, &old) == nil && len(old[NoteKey]) > 0 {
+		if envelope.Has(row.Metadata, NoteKey) {
 			_ = river.MetadataSet(ctx, NoteKey, nil)
 		}
 	}

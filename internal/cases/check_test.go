@@ -125,12 +125,14 @@ func (w *world) leases() []ledger.Lease {
 	return slices.DeleteFunc(snap.Leases, func(l ledger.Lease) bool { return l.Until <= snap.Now })
 }
 
-// How an inbound message can end. There is no fifth way: answered twice, or forgotten.
+// How an inbound message can end. There is no fifth way: not answered twice, and not forgotten.
 const (
 	answered = "answered" // by exactly one reply that the customer has
 	unknown  = "unknown"  // by a reply of which nobody knows whether the customer has it; operators see it
 	open     = "open"     // by nothing; operators see it
-	underWay = "under way"
+
+	dismissed = "dismissed" // somebody closed it without an answer
+	underWay  = "under way" // not an end
 )
 
 // messages insists on how each inbound message stands, in the ledger and in the customer's
@@ -163,7 +165,7 @@ func (w *world) standing(in *runs.InboundRecord, effects []*runs.EffectRecord) s
 	case len(in.Answered) == 1:
 		return answered
 	case in.Closed():
-		return "dismissed"
+		return dismissed
 	}
 	for _, e := range effects {
 		call := e.Deciding()

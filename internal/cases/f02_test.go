@@ -14,8 +14,8 @@ import (
 // or it is shutting down and its grace did. The first handler is in a model call that ignores
 // its ctx, carries on, and writes. Now there are two live deliveries of one job.
 //
-// https://github.com/hibiken/asynq/issues/642 (a timed-out task is retried while it still runs)
-// https://github.com/hibiken/asynq/issues/688 (shutdown requeues it with the same retry count)
+// https://github.com/hibiken/asynq/issues/642
+// https://github.com/hibiken/asynq/issues/688
 
 // The task's timeout passes at t30 and the queue retries. The old handler comes back from its
 // model call at t33, one second before the new one.

@@ -13,8 +13,8 @@ import (
 // A job outlives its queue's idea of how long jobs take, and a further copy starts every
 // interval while the first is healthy: a rescuer, a visibility timeout, a stalled-job check.
 //
-// https://github.com/riverqueue/river/issues/1302 (a long job rescued while it works)
-// https://github.com/celery/celery/issues/5935 (a task re-shown after the visibility timeout)
+// https://github.com/riverqueue/river/issues/1302
+// https://github.com/celery/celery/issues/5935
 
 // The job is shown again every 300 s and takes 1000 s. Every copy refunds at +50 s and replies at
 // the end. The oldest copy refunded; the newest one replies.

@@ -16,8 +16,8 @@ import (
 // A customer sends two short messages within the time that the model needs for one. Each is a
 // job of its own, both runs read the same history, and each posts an answer.
 //
-// https://github.com/chatwoot/chatwoot/issues/14545 (a burst is answered message by message)
-// https://github.com/openclaw/openclaw/issues/967 (concurrent runs reply to the same history)
+// https://github.com/chatwoot/chatwoot/issues/14545
+// https://github.com/openclaw/openclaw/issues/967
 
 // The model takes 13 s; the second message comes at t5. The first run's answer is refused: a
 // newer run has begun that knows more. The newer one answers both.

@@ -12,8 +12,8 @@ import (
 // A newer message is to interrupt a run whose reply is already on its way out. The newer run
 // does not know of it and produces nearly the same text again.
 //
-// https://github.com/openclaw/openclaw/issues/19426 (the interrupt comes after the send began)
-// https://github.com/openclaw/openclaw/issues/50145 (both runs' replies reach the customer)
+// https://github.com/openclaw/openclaw/issues/19426
+// https://github.com/openclaw/openclaw/issues/50145
 
 // interrupted is the situation at t11: J1's reply to m1 is at the provider since t10, and J2,
 // which brings m2, has begun and read the conversation.

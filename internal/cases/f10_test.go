@@ -158,6 +158,11 @@ func textInTheKey(w *world) {
 	w.ok(d4.once(hashed("Refund done.")))
 	w.calls("reply", 3)
 	w.verdict(d4.end(nil), runs.ActionDone, "")
+	// No reply said that it answers m1, so nobody takes it for answered, and that is said.
+	w.messages(map[string]string{"m1": open})
+	if told := w.told(fence.EventUnanswered); len(told) != 1 || told[0].Inbound != "m1" {
+		w.Errorf("the job is done and m1 is open; observers were told %+v", told)
+	}
 }
 
 func TestF10TextInTheKeyIsUnsafeButALaterDeliveryIsCaught(t *testing.T) { replay(t, textInTheKey) }
@@ -226,6 +231,7 @@ func meantToRepeat(w *world) {
 	if want := []string{"Hi! Let me look into it.", "Found it: refunded.", "Refunded once more."}; !slices.Equal(texts, want) {
 		w.Errorf("the customer has %q, want %q", texts, want)
 	}
+	w.messages(map[string]string{"m1": dismissed, "m2": answered})
 }
 
 func TestF10LegitimateRepeatsTakeADiscriminator(t *testing.T) { replay(t, meantToRepeat) }

@@ -13,8 +13,8 @@ import (
 // A long answer goes out in parts. A later part fails, and the retry starts from the first: the
 // customer reads the beginning twice.
 //
-// https://github.com/fazer-ai/agents/issues/429 (the retry re-sends the parts that went out)
-// https://github.com/NousResearch/hermes-agent/issues/68713 (a chunk fails, chunk one is sent again)
+// https://github.com/fazer-ai/agents/issues/429
+// https://github.com/NousResearch/hermes-agent/issues/68713
 
 // part is one part of the answer to m1. Only the last one names the message: before that, m1 is
 // not answered.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/fencedrun/fencedrun/fence"
@@ -15,8 +16,8 @@ import (
 // The final write uses that ctx and fails: the record stays pending, or the lock stays held,
 // although everything went well.
 //
-// https://github.com/blnkfinance/blnk/issues/354 (the unlock runs on the cancelled ctx)
-// https://github.com/kalbasit/ncps/pull/913 (so does the write that says "done")
+// https://github.com/blnkfinance/blnk/issues/354
+// https://github.com/kalbasit/ncps/pull/913
 
 // ending is a queue's ctx that ends, by cancellation or by deadline, when the story says so.
 type ending struct {
@@ -85,6 +86,7 @@ func (w *world) done(d *delivery, value string, err error) {
 	if value != "msg-1" {
 		w.Errorf("the value is %q", value)
 	}
+	synctest.Wait() // a ctx's children end a moment after it
 	if d.ctx.Err() == nil {
 		w.Errorf("the story wants the handler's ctx done by now")
 	}
@@ -109,6 +111,7 @@ func (w *world) done(d *delivery, value string, err error) {
 func endsBeforeOnce(w *world, e *ending) {
 	d := w.deliverIn(e.ctx, w.worker("W1"), job("J", 1, "m1")).must()
 	e.now()
+	synctest.Wait()
 	_, err := d.farewell()
 	if !errors.Is(err, e.cause) {
 		w.Errorf("asked under a dead ctx: %v, want %v", err, e.cause)
@@ -193,6 +196,7 @@ func endsBeforeEnd(w *world, e *ending) {
 	d := w.deliverIn(e.ctx, w.worker("W1"), job("J", 1, "m1")).must()
 	value, err := d.farewell()
 	e.now()
+	synctest.Wait()
 	w.done(d, value, err)
 }
 

@@ -15,7 +15,7 @@ import (
 // or has already returned. Everybody else waits for a worker that is not there.
 //
 // https://github.com/Tencent/WeKnora/issues/3462 (a handler ignores its ctx; its slot is renewed for ever)
-// https://github.com/golang/go/issues/35378 (runtime.Goexit and recovered panics)
+// https://github.com/golang/go/issues/35378 (Goexit during a panic)
 
 // beat is the default period of heartbeats: a third of the lease of 30 s.
 const beat = 10 * time.Second

@@ -50,6 +50,7 @@ var openers = []opener{
 // replay plays a story on every ledger.
 func replay(t *testing.T, s story) {
 	t.Helper()
+	t.Parallel() // each story has a world, and a clock, of its own
 	for _, o := range openers {
 		t.Run(o.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

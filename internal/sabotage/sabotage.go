@@ -10,19 +10,36 @@ import "fmt"
 type Name struct{ bit uint }
 
 // Set is a set of switched-off rules. The zero Set is production.
-type Set struct{ bits uint64 }
+type Set struct {
+	bits  [2]uint64
+	asked *Asked
+}
+
+// Asked notes which rules were asked about: a rule that was not made no difference, on or off.
+type Asked struct{ bits [2]uint64 }
+
+// Set returns a set that switches nothing off and notes in a what it is asked.
+func (a *Asked) Set() Set { return Set{asked: a} }
+
+// Has reports whether anybody asked for rule n.
+func (a *Asked) Has(n Name) bool { return a.bits[n.bit/64]>>(n.bit%64)&1 == 1 }
 
 // Of returns the set of the given names.
 func Of(names ...Name) Set {
 	var s Set
 	for _, n := range names {
-		s.bits |= 1 << n.bit
+		s.bits[n.bit/64] |= 1 << (n.bit % 64)
 	}
 	return s
 }
 
 // Has reports whether rule n is switched off.
-func (s Set) Has(n Name) bool { return s.bits>>n.bit&1 == 1 }
+func (s Set) Has(n Name) bool {
+	if s.asked != nil {
+		s.asked.bits[n.bit/64] |= 1 << (n.bit % 64)
+	}
+	return s.bits[n.bit/64]>>(n.bit%64)&1 == 1
+}
 
 type entry struct {
 	rule, word, does string
@@ -31,8 +48,8 @@ type entry struct {
 var entries []entry
 
 func rule(rule, word, does string) Name {
-	if len(entries) == 64 {
-		panic("sabotage: a Set holds 64 names")
+	if len(entries) == 128 {
+		panic("sabotage: a Set holds 128 names")
 	}
 	entries = append(entries, entry{rule, word, does})
 	return Name{bit: uint(len(entries) - 1)}

@@ -12,10 +12,10 @@ import (
 
 // Counts says what was asked of a store. A call inside a lock counts like any other.
 type Counts struct {
-	Loads, Applies, Refused, Durable     int
+	Loads, Applies, Durable, Refused     int
+	Blind                                int // refusals that did not show the present
 	Locks, Renews, Scans, Finds, Burials int
 	RowsOut, RowsIn                      int // heads, rows and leases read and written
-	HeadBytes                            int // of the largest head written
 }
 
 // Calls is how often the store was asked.
@@ -84,15 +84,14 @@ func (c *Counter) applied(w ledger.Write, r ledger.Result) {
 		}
 		if !r.Applied {
 			n.Refused++
-			if r.Current != nil {
+			if r.Current == nil {
+				n.Blind++
+			} else {
 				n.RowsOut += rowsOf(*r.Current)
 			}
 			return
 		}
 		n.RowsIn += 1 + len(w.Put) + len(w.Delete) + len(w.Leases)
-		if body, err := w.Head.Body(); err == nil {
-			n.HeadBytes = max(n.HeadBytes, len(body))
-		}
 	})
 }
 

@@ -1,3 +1,3 @@
 package ledgertest
 
-var ledgerTests = concat(lostTests)
+var ledgerTests = concat(racingTests, lostTests, clockTests, recordTests, costTests)

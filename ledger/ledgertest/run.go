@@ -10,7 +10,8 @@ import (
 // and must return a store without any data; what it opened it closes with t.Cleanup. The tests
 // ask nothing of the store's clock but that it goes on.
 //
-// With -short, long histories are a tenth as long.
+// With -short, and under the race detector, long histories are a tenth as long and some repetitions
+// fewer.
 func Run(t *testing.T, open func(t *testing.T) ledger.Store) {
 	t.Helper()
 	RunShared(t, open, func(_ *testing.T, store ledger.Store) ledger.Store { return store })
@@ -33,6 +34,8 @@ func RunShared(t *testing.T, open func(t *testing.T) ledger.Store, again func(t 
 	group("store", storeTests)
 	group("ledger", ledgerTests)
 }
+
+func brief() bool { return raceDetector || testing.Short() }
 
 // test is one promise of the contract.
 type test struct {

@@ -68,7 +68,7 @@ func oneCreates(b *bench) {
 		c := fmt.Sprint("c", round)
 		n := b.race(8, func(s ledger.Store, i int) (bool, error) {
 			me := fmt.Sprint("racer ", i)
-			r, err := s.Apply(b.ctx, c, ledger.Write{NewTag: me, Head: row("", me), Put: []ledger.Row{row("k", me)}, Absent: []string{"k"}})
+			r, err := s.Apply(b.ctx, c, ledger.Write{NewTag: me, Head: row("", me), Put: []ledger.Row{row("k", me)}})
 			return r.Applied, err
 		})
 		if n != 1 {

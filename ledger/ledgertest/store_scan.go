@@ -78,11 +78,11 @@ func scansOpen(b *bench) {
 		conversation := fmt.Sprintf("c%d", (c*5)%6)
 		var rows []ledger.Row
 		for i := range 8 {
-			at := fence.Millis((i*3)%8 + 10)
+			at := fence.Millis((i*3)%8/2 + 10) // twice each
 			e := row(fmt.Sprintf("e/%d", i), "x", fence.Index{Open: fence.UnresolvedEffect, At: at})
 			in := row(fmt.Sprintf("i/%d", i), "x", fence.Index{Open: fence.OpenInbound, At: at, Due: 3})
 			rows = append(rows, e, in, row(fmt.Sprintf("z/%d", i), "x", fence.Index{At: at, Landed: 1}))
-			if at <= 15 {
+			if at <= 12 {
 				effects = append(effects, ledger.Found{Conversation: conversation, Row: e})
 				inbound = append(inbound, ledger.Found{Conversation: conversation, Row: in})
 				if conversation == "c1" {
@@ -92,9 +92,9 @@ func scansOpen(b *bench) {
 		}
 		b.write(conversation, ledger.Write{Put: rows})
 	}
-	b.wantFound("effects", ledger.Scan{Kind: ledger.ScanOpen, Open: fence.UnresolvedEffect, Before: 15}, effects, byAt)
-	b.wantFound("messages", ledger.Scan{Kind: ledger.ScanOpen, Open: fence.OpenInbound, Before: 15}, inbound, byAt)
-	b.wantFound("of one conversation", ledger.Scan{Kind: ledger.ScanOpen, Open: fence.OpenInbound, Before: 15, Conversation: "c1"}, onC1, byAt)
+	b.wantFound("effects", ledger.Scan{Kind: ledger.ScanOpen, Open: fence.UnresolvedEffect, Before: 12}, effects, byAt)
+	b.wantFound("messages", ledger.Scan{Kind: ledger.ScanOpen, Open: fence.OpenInbound, Before: 12}, inbound, byAt)
+	b.wantFound("of one conversation", ledger.Scan{Kind: ledger.ScanOpen, Open: fence.OpenInbound, Before: 12, Conversation: "c1"}, onC1, byAt)
 	b.wantFound("before all", ledger.Scan{Kind: ledger.ScanOpen, Open: fence.OpenInbound, Before: 9}, nil, byAt)
 }
 

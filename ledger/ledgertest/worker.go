@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/fencedrun/fencedrun/fence"
+	"github.com/fencedrun/fencedrun/internal/sabotage"
 	"github.com/fencedrun/fencedrun/internal/seam"
 	"github.com/fencedrun/fencedrun/ledger"
 	"github.com/fencedrun/fencedrun/ledger/key"
@@ -26,11 +27,15 @@ type worker struct {
 	events []fence.Event
 }
 
+// switchedOff are rules that the tests of this package switch off, to see that they are missed.
+var switchedOff sabotage.Set
+
 // worker starts a process over store. change may change its options.
 func (b *bench) worker(store ledger.Store, change ...func(*ledger.Options)) *worker {
 	w := &worker{bench: b}
 	s := *seam.Real()
 	s.Sleep = func(ctx context.Context, _ time.Duration) error { return ctx.Err() }
+	s.Off = switchedOff
 	o := ledger.Options{Rules: rules, Seam: &s, Emit: func(_ context.Context, _ string, events []fence.Event) {
 		w.mu.Lock()
 		defer w.mu.Unlock()

@@ -116,14 +116,17 @@ func dataSource(path string, c Config) (string, error) {
 // prepare opens the connections, and makes the file a ledger of this version if it may.
 func (s *Store) prepare(ctx context.Context) error {
 	s.readers = s.pool("&_query_only=1", s.config.Readers)
+	current := false
 	err := s.alone(ctx, func(ctx context.Context) error {
 		// Nothing is changed in a file that is not ours.
-		if _, err := s.version(ctx); err != nil {
+		version, err := s.version(ctx)
+		if err != nil {
 			return err
 		}
+		current = version == len(migrations)
 		// WAL is a property of the file. It is set outside transactions only.
 		var mode string
-		err := s.writer.conn.QueryRowContext(ctx, "pragma journal_mode = wal").Scan(&mode)
+		err = s.writer.conn.QueryRowContext(ctx, "pragma journal_mode = wal").Scan(&mode)
 		if err == nil && mode != "wal" {
 			err = fmt.Errorf("journal mode %s cannot be made wal", mode)
 		}
@@ -132,7 +135,18 @@ func (s *Store) prepare(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return s.write(ctx, true, func(t *tx) (bool, error) { return true, s.migrate(t.ctx) })
+	if !current {
+		if err := s.write(ctx, true, func(t *tx) (bool, error) { return true, s.migrate(t.ctx) }); err != nil {
+			return err
+		}
+	}
+	return s.alone(ctx, func(ctx context.Context) error {
+		_, err := s.writer.exec(ctx, writable)
+		if isBusy(err) {
+			return nil // it would have failed for another reason first
+		}
+		return err
+	})
 }
 
 func (s *Store) pool(options string, connections int) *sql.DB {

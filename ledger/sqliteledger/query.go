@@ -48,4 +48,5 @@ var (
 	scanOpen   = file("scan_open")
 	scanDue    = file("scan_due")
 	scanRows   = file("scan_rows")
+	writable   = file("writable")
 )

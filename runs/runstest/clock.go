@@ -142,11 +142,12 @@ func (c *clock) sleep() {
 	}
 }
 
-// goBackground runs f as a background goroutine.
+// goBackground runs f as a background goroutine, and returns when it has come to rest: so the
+// foreground never runs beside it.
 func (c *clock) goBackground(f func()) {
 	c.mu.Lock()
+	defer c.mu.Unlock()
 	c.wake()
-	c.mu.Unlock()
 	go func() {
 		defer func() {
 			c.mu.Lock()
@@ -155,6 +156,21 @@ func (c *clock) goBackground(f func()) {
 		}()
 		f()
 	}()
+	c.settle()
+}
+
+// sleepFor waits for d. own says that the caller is known to be in the foreground.
+func (c *clock) sleepFor(ctx context.Context, d time.Duration, own bool) error {
+	c.mu.Lock()
+	background := c.awake > 0 && !own
+	c.mu.Unlock()
+	if background {
+		return c.background(ctx, d)
+	}
+	if ctx.Err() == nil {
+		c.advance(d, func() bool { return ctx.Err() != nil })
+	}
+	return context.Cause(ctx)
 }
 
 // background waits for d in the background.
@@ -176,14 +192,6 @@ func (c *clock) background(ctx context.Context, d time.Duration) error {
 	defer c.mu.Unlock()
 	if c.stop(t) {
 		c.wake() // else the timer has done it
-	}
-	return context.Cause(ctx)
-}
-
-// foreground waits for d by moving the clock.
-func (c *clock) foreground(ctx context.Context, d time.Duration) error {
-	if ctx.Err() == nil {
-		c.advance(d, func() bool { return ctx.Err() != nil })
 	}
 	return context.Cause(ctx)
 }

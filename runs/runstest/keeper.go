@@ -52,23 +52,7 @@ func NewKeeper(t testing.TB, config *runs.Config) *Keeper {
 		t.Fatal(err)
 	}
 	k.Keeper = outside.keeper
-	t.Cleanup(func() {
-		if err := outside.keeper.Close(); err != nil {
-			t.Error(err)
-		}
-	})
 	return k
-}
-
-// testKey marks a ctx of the test itself.
-type testKey struct{}
-
-func (k *Keeper) isTest(ctx context.Context) bool { return ctx.Value(testKey{}) != nil }
-
-// Context returns a ctx for what the test itself asks of the embedded keeper. Waiting under it
-// moves the clock; under any other ctx it would wait for the test to do so.
-func (k *Keeper) Context() context.Context {
-	return context.WithValue(context.Background(), testKey{}, true)
 }
 
 // Delivered is what one delivery came to.
@@ -90,7 +74,7 @@ type Delivered struct {
 // ended. It may be called from inside another delivery.
 func (k *Keeper) Deliver(job runs.Job, handler func(ctx context.Context) error) Delivered {
 	k.t.Helper()
-	return k.DeliverTo(k.Context(), job, runs.Delivery{}, handler)
+	return k.DeliverTo(context.Background(), job, runs.Delivery{}, handler)
 }
 
 // Redeliver delivers job once more, to a process that knows nothing of the first. It fails the
@@ -145,7 +129,7 @@ func (k *Keeper) run(job runs.Job) *runs.RunRecord {
 
 func (k *Keeper) history(conversation string) runs.History {
 	k.t.Helper()
-	h, err := k.History(k.Context(), conversation)
+	h, err := k.History(context.Background(), conversation)
 	if err != nil {
 		k.t.Fatal(err)
 	}
@@ -209,14 +193,13 @@ func (k *Keeper) Told(kind runs.EventKind) int {
 	return n
 }
 
-// Pending, and Unknown, are the conversation's effects that are under way, and whose outcome
-// nobody knows.
+// Pending are the conversation's effects that are under way, as far as the ledger knows.
 func (k *Keeper) Pending(conversation string) []*runs.EffectRecord {
 	k.t.Helper()
 	return k.effects(conversation, "pending")
 }
 
-// Unknown is described at Pending.
+// Unknown are the conversation's effects whose outcome nobody knows.
 func (k *Keeper) Unknown(conversation string) []*runs.EffectRecord {
 	k.t.Helper()
 	return k.effects(conversation, "ambiguous")
@@ -239,7 +222,7 @@ func (k *Keeper) effects(conversation string, state runs.State) []*runs.EffectRe
 	return found
 }
 
-// Open are the messages of the conversation that nobody has answered or dismissed, in the order
+// OpenMessages are the messages of the conversation that nobody has answered or dismissed, in the order
 // in which they became known.
 func (k *Keeper) OpenMessages(conversation string) []string {
 	k.t.Helper()
@@ -258,7 +241,7 @@ func (k *Keeper) ResolveUnknown(conversation string, happened bool) int {
 	k.t.Helper()
 	unknown := k.Unknown(conversation)
 	for _, e := range unknown {
-		_, _, err := k.Resolve(k.Context(), conversation, e.ID, runs.Resolution{Happened: happened, By: "test"})
+		_, _, err := k.Resolve(context.Background(), conversation, e.ID, runs.Resolution{Happened: happened, By: "test"})
 		if err != nil {
 			k.t.Fatal(fmt.Errorf("runstest: resolve %s: %w", e.Intent, err))
 		}

@@ -3,7 +3,6 @@ package runstest
 import (
 	"context"
 	"errors"
-	"fmt"
 	"runtime"
 	"strings"
 	"sync/atomic"
@@ -50,6 +49,9 @@ func (k *Keeper) newWorker() (*worker, error) {
 	}
 	var err error
 	w.keeper, err = runs.NewSeamed(&mortal{k.store, w}, &config, w.seam())
+	if err == nil {
+		k.t.Cleanup(func() { _ = w.keeper.Close() })
+	}
 	return w, err
 }
 
@@ -70,13 +72,10 @@ func (w *worker) seam() *seam.Seam {
 	s.Jitter = func(time.Duration) time.Duration { return 0 }
 	s.NewID = w.k.newID
 	s.Sleep = func(ctx context.Context, d time.Duration) error {
-		switch {
-		case w.dead.Load():
+		if w.dead.Load() {
 			return errDead
-		case ctx.Value(workerKey{}) == nil && !w.k.isTest(ctx):
-			return c.background(ctx, d)
 		}
-		return c.foreground(ctx, d)
+		return c.sleepFor(ctx, d, ctx.Value(workerKey{}) != nil)
 	}
 	return &s
 }
@@ -123,16 +122,13 @@ func (m *mortal) Close() error { return nil }
 
 // run runs one delivery in the process and waits for it.
 func (w *worker) run(ctx context.Context, deliver func(ctx context.Context) runs.Verdict) (v runs.Verdict, how exit) {
-	how = exit{left: true}
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
+		how.left = true
 		defer func() {
-			if how.left && !w.dead.Load() {
-				// A panic of the handler is the test's to see, with its value.
-				if how.panicked = recover(); how.panicked != nil {
-					how.left = false
-				}
+			if how.panicked = recover(); how.panicked != nil {
+				how.left = false // a panic of the handler is the test's to see
 			}
 		}()
 		v = deliver(context.WithValue(ctx, workerKey{}, w))
@@ -140,9 +136,8 @@ func (w *worker) run(ctx context.Context, deliver func(ctx context.Context) runs
 	}()
 	<-ended
 	how.crashed = w.dead.Load()
-	w.dead.Store(true)
-	if err := w.keeper.Close(); err != nil {
-		how.panicked = fmt.Sprintf("close: %v", err)
+	if how.crashed {
+		_ = w.keeper.Close()
 	}
 	return v, how
 }

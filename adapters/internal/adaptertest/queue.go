@@ -95,11 +95,15 @@ type Queue interface {
 // the test when ten minutes of the bubble's time do not suffice.
 func Await(t testing.TB, q Queue, name string, want State) Record {
 	t.Helper()
-	const step, limit = 250 * time.Millisecond, 10 * time.Minute
+	const limit = 10 * time.Minute
 	var r Record
+	step := 250 * time.Millisecond // finer than any retry delay of the harnesses
 	for waited := time.Duration(0); waited < limit; waited += step {
 		if r = q.Record(name); r.State == want {
 			return r
+		}
+		if waited > 10*time.Second {
+			step = 2 * time.Second // asking costs more than waiting
 		}
 		time.Sleep(step)
 	}

@@ -22,16 +22,16 @@ type Envelope struct {
 	// Inbound ids that the job brings. NoInbound says that it brings none; one
 	// of the two is needed, because a forgotten id is a forgotten message.
 	Inbound   []string `json:"inbound,omitempty"`
-	NoInbound bool     `json:"no_inbound,omitempty"`
+	NoInbound bool     `json:"no_inbound,omitzero"`
 	// Source and Number are the job's order; no Source, no order.
-	Source string `json:"source,omitempty"`
-	Number int64  `json:"number,omitempty"`
+	Source string `json:"source,omitzero"`
+	Number int64  `json:"number,omitzero"`
 	// AsOf is the ledger stamp of the payload's snapshot; 0: it has seen nothing.
-	AsOf int64 `json:"as_of,omitempty"`
+	AsOf int64 `json:"as_of,omitzero"`
 	// Nonce tells apart two jobs that reuse an id and have the same payload.
-	Nonce string `json:"nonce,omitempty"`
+	Nonce string `json:"nonce,omitzero"`
 	// Kept says that the queue keeps a record of the job when it is done.
-	Kept bool `json:"kept,omitempty"`
+	Kept bool `json:"kept,omitzero"`
 }
 
 // Check reports what makes e unfit to be enqueued. The error names the field.

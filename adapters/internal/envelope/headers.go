@@ -1,10 +1,11 @@
 package envelope
 
 import (
-	"encoding/json"
 	"fmt"
 	"strconv"
 	"strings"
+
+	"github.com/go-json-experiment/json"
 )
 
 // The headers of a task. One per field, so that people can read them in the

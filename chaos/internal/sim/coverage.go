@@ -27,6 +27,9 @@ type Coverage struct {
 
 func (w *World) struck(f Fault, k kind) {
 	w.cov.Struck[f][k]++
+	if k == atStore || k == atBeat {
+		w.storeHits++
+	}
 	if f == BigResult {
 		w.tally.big = true
 	}
@@ -40,6 +43,16 @@ func (w *World) observe(_ context.Context, e runs.Event) {
 		c.Events = map[runs.EventKind]int{}
 	}
 	c.Events[e.Kind]++
+	if e.Kind == "reopened" {
+		w.presses++
+	}
+	if e.Kind == "released" {
+		for _, j := range w.jobs {
+			if j.id == e.Run.ID {
+				j.released = true
+			}
+		}
+	}
 	if w.keep {
 		name := ""
 		if w.cur != nil {
@@ -63,7 +76,7 @@ func (w *World) observe(_ context.Context, e runs.Event) {
 		}
 		w.trace = append(w.trace, Step{At: w.now, Lane: "ledger", Task: name, What: text})
 	}
-	if e.Kind == "duplicate" && w.cfg.Off == (Config{}).Off {
+	if e.Kind == "duplicate" && w.cfg.Provider != "honours" && w.tally.Words == 0 {
 		w.fail("duplicate event", "the library itself reports a duplicate: %s %s", e.Effect.Intent, e.Effect.Key)
 	}
 }

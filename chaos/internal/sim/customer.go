@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/fencedrun/fencedrun/fence"
 	"github.com/fencedrun/fencedrun/runs"
 )
 
@@ -53,7 +54,7 @@ func (w *World) produce(i int, h *Handler) {
 				j.order = runs.Order{Source: runs.StampSource, Number: n}
 			}
 			if snapshot {
-				j.stamp = n
+				j.stamp, j.stampedAt = n, w.steps
 			}
 			break
 		}
@@ -99,6 +100,9 @@ func (w *World) report() {
 			if err == nil {
 				if w.human.toldAt == 0 {
 					w.human.told, w.human.toldAt = answered, w.steps
+					w.landings = append(w.landings, landing{s: &send{intent: "reply", name: "by a person", real: answered}, step: t.stored})
+				} else if !r.Known {
+					w.fail("report", "the same webhook is taken for another report")
 				}
 				w.say("api", "reports the person's answer, known %v", r.Known)
 				return
@@ -149,7 +153,7 @@ func (w *World) happen(f Fault) bool {
 			d := j.at[len(j.at)-1]
 			w.say("queue", "%s times out", j.id)
 			d.cancel(context.DeadlineExceeded)
-			d.gone = true
+			d.gone, d.cancelled = true, true
 			if j.tries >= w.attempts {
 				j.end(discarded, "timed out on the last attempt")
 			} else {
@@ -192,7 +196,7 @@ func (w *World) happen(f Fault) bool {
 			return true
 		}
 	case ClosedRow:
-		if j := w.chooseJob(func(j *job) bool { return j.state == acked }); j != nil {
+		if j := w.chooseJob(func(j *job) bool { return j.state == acked && !j.reused }); j != nil {
 			w.say("queue", "%s is delivered again although it was acknowledged", j.id)
 			j.again(w.now, "again")
 			j.tries = max(0, min(j.tries, w.attempts-1))
@@ -211,6 +215,89 @@ func (w *World) happen(f Fault) bool {
 		}
 		w.spawn(w.api, "purge", func(*task) { _, _ = w.api.keeper.Purge(context.Background(), 10) })
 		return true
+	case Moved:
+		if j := w.chooseJob(func(j *job) bool { return j.state == queued && len(j.entries) > 0 && !j.moved }); j != nil && !w.cfg.Without {
+			w.say("queue", "somebody moves %s to another conversation", j.id)
+			j.moved, j.exempt = true, true
+			return true
+		}
+	case ReusedID:
+		if j := w.chooseJob(func(j *job) bool { return j.state == acked && !j.reused }); j != nil && w.arrived < w.messages {
+			w.reuse = j
+			return true
+		}
+	case Echo:
+		if len(w.prov.done) > 0 && !w.cfg.Without {
+			w.echo(w.prov.done[w.c.choose(len(w.prov.done))])
+			return true
+		}
+	case EarlyWord:
+		return !w.cfg.Without && w.earlyWord()
+	case Grumpy:
+		w.grumpy = w.now + int64(100+w.c.choose(3)*400)*second
+		return true
+	}
+	return false
+}
+
+// echo reports our own write, as the provider's webhook does.
+func (w *World) echo(s *send) {
+	if s.idem == "" {
+		return
+	}
+	w.echoed++
+	s.echoed = true
+	id := fmt.Sprintf("echo%d", w.echoed)
+	w.say("provider", "its webhook reports %s", s)
+	w.spawn(w.api, "webhook", func(t *task) {
+		for {
+			r, err := w.api.keeper.Report(context.Background(), "c", runs.Write{ID: id, Intent: s.intent, Answers: ids(s.real), IdempotencyKey: s.idem})
+			if err == nil {
+				if r.Echo == "" && w.tally.Lost == 0 && w.cfg.Provider != "" && !w.moved() {
+					w.fail("echo", "the echo of %s is not recognised", s)
+				}
+				return
+			}
+			_ = t.sleep(nil, 3*second)
+		}
+	})
+}
+
+func (w *World) moved() bool {
+	return w.chooseNone(func(j *job) bool { return j.moved })
+}
+
+func (w *World) chooseNone(ok func(*job) bool) bool {
+	for _, j := range w.jobs {
+		if ok(j) {
+			return true
+		}
+	}
+	return false
+}
+
+// earlyWord lets a person decide, wrongly, about a call that is under way: it must be refused.
+func (w *World) earlyWord() bool {
+	hist, ok := w.history()
+	if !ok {
+		return false
+	}
+	for _, e := range hist.Effects {
+		if e.State() != fence.Pending {
+			continue
+		}
+		deadline := e.Deciding().Deadline
+		w.say("operator", "says of %s %s, which is under way, that it did not happen", e.Intent, e.Key)
+		w.spawn(w.api, "early word", func(t *task) {
+			before := w.db.clock().UnixMilli()
+			_, _, err := w.api.keeper.Resolve(context.Background(), "c", e.ID, runs.Resolution{By: "operator"})
+			if err == nil && before < int64(deadline) && w.db.clock().UnixMilli() < int64(deadline) && t.applied != 0 {
+				w.fail("early word", "a person's word about %s %s is taken while its call is under way", e.Intent, e.Key)
+			} else if err == nil {
+				w.tally.Words++
+			}
+		})
+		return true
 	}
 	return false
 }
@@ -218,11 +305,13 @@ func (w *World) happen(f Fault) bool {
 func (w *World) cancelJob(j *job) {
 	j.exempt = true
 	dismiss := w.c.choose(2) == 1
+	digest := j.digest
 	w.say("operator", "cancels %s", j.id)
 	w.spawn(w.api, "cancel", func(t *task) {
 		for {
 			_, err := w.api.keeper.Cancel(context.Background(), runs.RunKey{Queue: "sim", ID: j.id}, runs.CancelOptions{By: "operator", Dismiss: dismiss})
 			if err == nil {
+				j.cancelled, j.cancelStep = digest, w.steps
 				return
 			}
 			_ = t.sleep(nil, 3*second)
@@ -245,6 +334,7 @@ func (w *World) shutdown(p *proc) {
 				}
 				if d.cancel != nil {
 					d.cancel(context.Canceled)
+					d.cancelled = true
 				}
 			}
 		}

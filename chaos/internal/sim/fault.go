@@ -56,7 +56,12 @@ const (
 	Cancel     // an operator cancels a job
 	ClosedRow  // a finished job is delivered again
 	EditedJob  // an operator edits a waiting job's payload
-	Lookup     // somebody lists and purges meanwhile
+	Lookup     // somebody purges meanwhile
+	Moved      // a job's conversation changes before it is delivered again
+	ReusedID   // the next message comes under the id of a job that is done
+	Echo       // the provider's webhook reports our own write
+	EarlyWord  // a person decides about a call that is under way
+	Grumpy     // the provider refuses everything for a while
 	faults
 )
 
@@ -64,7 +69,7 @@ var faultNames = [faults]string{
 	"none", "crash-before", "crash-after", "pause-short", "pause-lease", "pause-deadline", "pause-after", "store-error",
 	"lost-ack", "written-twice", "store-slow", "outage", "cut", "not-applied", "timeout-before", "timeout-after", "late-send", "crash-late",
 	"effect-panics", "effect-slow", "effect-hangs", "big-result", "duplicate", "twin", "job-timeout", "shutdown", "crash-idle",
-	"clock-step", "lose-writes", "human", "human-twice", "cancel", "closed-row", "edited-job", "purge",
+	"clock-step", "lose-writes", "human", "human-twice", "cancel", "closed-row", "edited-job", "purge", "moved", "reused-id", "echo", "early-word", "grumpy",
 }
 
 // String returns the fault's word.
@@ -95,7 +100,7 @@ var faultsAt = [kinds][]Fault{
 }
 
 // happening are the faults that need no yield.
-var happening = []Fault{Duplicate, Twin, JobTimeout, Shutdown, CrashIdle, ClockStep, LoseWrites, Human, HumanTwice, Cancel, ClosedRow, EditedJob, Lookup}
+var happening = []Fault{Duplicate, Twin, JobTimeout, Shutdown, CrashIdle, ClockStep, LoseWrites, Human, HumanTwice, Cancel, ClosedRow, EditedJob, Lookup, Moved, ReusedID, Echo, EarlyWord, Grumpy}
 
 // FaultSet is a set of faults.
 type FaultSet uint64
@@ -123,6 +128,7 @@ func (t *task) point(k kind, what string) Fault {
 	t.status = ready
 	t.yield()
 	f := w.draw(t, k)
+	t.saw(uint64(k)<<8 | uint64(f) | 1<<32)
 	w.mix(uint64(t.id)<<16 | uint64(k)<<8 | uint64(f))
 	if w.keep {
 		w.note(t, what, f)

@@ -26,7 +26,10 @@ type Handler struct {
 	// Careless handlers have no stable keys: nothing is promised beside what rule S5.3 says of
 	// a redelivered job. So their worlds know no second job for a message and no people.
 	Careless bool
-	run      func(h *hand) error
+	// Alone: what it does is only safe among its like, because its replies answer more than
+	// they say.
+	Alone bool
+	run   func(h *hand) error
 }
 
 // Handlers are the kinds of handlers of the campaigns.
@@ -54,6 +57,11 @@ var Handlers = []Handler{
 	{Name: "no-inbound", Does: "like read-all, its jobs name no messages", NoInbound: true, run: readAll},
 	{Name: "parallel", Does: "refunds two lines at once, then answers", run: parallel},
 	{Name: "progress", Does: "saves progress, then like all", run: progress},
+	{Name: "haggler", Does: "catches up, asks for another refund each time, then answers", Alone: true, run: haggler},
+	{Name: "wide", Does: "catches up, its key is its own message, its Answers are all that is open", run: wide},
+	{Name: "all-silent", Does: "catches up and answers everything with one reply, names no Answers", Alone: true, run: allSilent},
+	{Name: "read-all-silent", Does: "reads when entered, answers everything with one reply, names no Answers", Alone: true, run: readAllSilent},
+	{Name: "stubborn", Does: "like read-all-silent, and tries again at once when it is refused", Alone: true, run: stubborn},
 	{Name: "elsewhere", Does: "claims, and another process settles", run: elsewhere},
 }
 
@@ -66,6 +74,15 @@ type hand struct {
 	j        *job
 	delivery int64
 	executed []*send
+	digest   string
+	conv     string
+	began    int      // the step at which its latest Once began
+	view     int      // the step of its last look
+	replays  *[]*send // shared by the goroutines of one delivery
+	over     bool
+	waits    []wait
+	// swallowed: the handler hides its errors.
+	swallowed bool
 }
 
 func (h *hand) effectCtx() context.Context {
@@ -114,7 +131,12 @@ func (h *hand) reply(key runs.EffectKey, name string, answers, real uint32) erro
 }
 
 func (h *hand) refund(order string) error {
-	return h.once(runs.Key("order", order), &send{intent: "refund", name: order}, runs.With{Params: map[string]any{"cents": 500}})
+	return h.refundOf(order, 500)
+}
+
+func (h *hand) refundOf(order string, cents int) error {
+	s := &send{intent: "refund", name: order, params: fmt.Sprint(cents)}
+	return h.once(runs.Key("order", order), s, runs.With{Params: map[string]any{"cents": cents}})
 }
 
 func (h *hand) tagIt(name string) error {
@@ -133,6 +155,7 @@ func (h *hand) once(key runs.EffectKey, s *send, with runs.With) error {
 		intent.HonoursKey = 24 * time.Hour
 	}
 	called, before := false, len(h.executed)
+	h.began = w.steps
 	value, err := intent.Once(h.effectCtx(), key, func(ctx context.Context, call *runs.Call) (string, error) {
 		if called {
 			w.fail("hidden retry", "%s was called twice by one Once", s)
@@ -146,7 +169,7 @@ func (h *hand) once(key runs.EffectKey, s *send, with runs.With) error {
 		}
 		return v, err
 	}, with)
-	w.returned(h, s, called, len(h.executed) > before, value, err)
+	w.returned(h, s, with, called, len(h.executed) > before, value, err)
 	if errors.Is(err, runs.ErrValueNotKept) {
 		return nil // it is done, and no handler here needs its value
 	}
@@ -166,6 +189,7 @@ func (h *hand) catchingUp(fn func(open uint32) error) error {
 		return fn(h.read())
 	}
 	return runs.UntilCurrent(h.effectCtx(), func(ctx context.Context, view runs.View) error {
+		h.view, *h.replays = h.w.steps, nil
 		return fn(h.read() & maskOf(view.Open))
 	})
 }
@@ -272,6 +296,7 @@ func ownOnly(h *hand) error    { return own(h, 0) }
 func ownAnswers(h *hand) error { return own(h, 1<<h.j.msg) }
 
 func swallow(h *hand) error {
+	h.swallowed = true
 	_ = own(h, 1<<h.j.msg)
 	return nil
 }
@@ -446,9 +471,13 @@ func progress(h *hand) error {
 		if _, err := h.run.Progress(&n); err != nil {
 			return err
 		}
+		if n < h.j.progress && h.t.d != nil && h.t.d.n == h.j.deliveries && h.w.tally.Lost == 0 && !h.j.edited && !h.j.reused {
+			h.w.fail("progress", "%s finds progress %d after %d was saved", h.j.id, n, h.j.progress)
+		}
 		if err := h.run.SaveProgress(h.effectCtx(), n+1); err != nil {
 			return err
 		}
+		h.j.progress = n + 1
 	}
 	return catchUpAll(h)
 }
@@ -478,7 +507,8 @@ func elsewhere(h *hand) error {
 		call := claim.Call()
 		h.w.granted(h, s, call, with)
 		value, err := h.send(context.WithoutCancel(h.ctx), s)
-		return h.w.webhook(h, claim.ID(), value, err)
+		err = h.w.webhook(h, claim.ID(), value, err)
+		return err
 	})
 }
 
@@ -499,6 +529,10 @@ func (w *World) webhook(h *hand, id, value string, failed error) error {
 				err = claim.Commit(context.Background(), value, value)
 			}
 			if err == nil {
+				if failed == nil && !w.on.Has(LoseWrites) && w.c.choose(3) == 1 {
+					// A second webhook, which contradicts the first.
+					_ = claim.Fail(context.Background(), runs.NotApplied(errRefused))
+				}
 				return
 			}
 			_ = t.sleep(nil, 3*second)
@@ -511,3 +545,62 @@ func (w *World) webhook(h *hand, id, value string, failed error) error {
 }
 
 func popcount(mask uint32) int { return bits.OnesCount32(mask) }
+
+func haggler(h *hand) error {
+	return h.catchingUp(func(open uint32) error {
+		if open == 0 {
+			return nil
+		}
+		err := h.refundOf("o1", 500+int(h.delivery)+10*h.j.msg)
+		if err != nil && !errors.Is(err, runs.ErrParamsChanged) {
+			return err
+		}
+		id := messageID(newest(open))
+		return h.reply(runs.ID(id), id, open, open)
+	})
+}
+
+func wide(h *hand) error {
+	return h.catchingUp(func(open uint32) error {
+		if open == 0 {
+			return nil
+		}
+		if err := h.think(); err != nil {
+			return err
+		}
+		id := messageID(h.j.msg)
+		return h.reply(runs.ID(id), id, open, open)
+	})
+}
+
+// silently answers with one reply and names no Answers: only the order of things protects it.
+func silently(h *hand, open uint32) error {
+	if open == 0 {
+		return nil
+	}
+	if err := h.think(); err != nil {
+		return err
+	}
+	return around(h, func() error {
+		id := messageID(newest(open))
+		return h.reply(runs.ID(id), id, 0, open)
+	})
+}
+
+func allSilent(h *hand) error {
+	return h.catchingUp(func(open uint32) error { return silently(h, open) })
+}
+
+func readAllSilent(h *hand) error { return silently(h, h.read()) }
+
+func stubborn(h *hand) error {
+	open := h.read()
+	err := silently(h, open)
+	if errors.Is(err, runs.ErrConversationChanged) {
+		err = silently(h, open)
+	}
+	return err
+}
+
+// runsTimeout is the effect timeout that the handler's effects have.
+func runsTimeout(h *hand) time.Duration { return time.Minute }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/fencedrun/fencedrun/fence"
@@ -42,62 +43,27 @@ func (w *World) look() *runs.Keeper {
 	return w.spy
 }
 
+// peek reads rows of the conversation, its head and its leases.
+func (w *World) peek(rows ...string) (fence.View, bool) {
+	if w.glass == nil {
+		w.glass = ledger.New(spyStore{w: w}, ledger.Options{
+			Rules: fence.Rules{Lease: 30_000, Quiet: 120_000, Retention: 1 << 40, MaxCalls: 3},
+			Seam:  &seam.Seam{Now: w.db.clock, NewLock: func() seam.Lock { return freeLock{} }, NewID: func() string { return "spy" }},
+		})
+	}
+	v, err := w.glass.Look(context.Background(), "c", rows...)
+	if err != nil {
+		w.fail("ledger", "look: %v", err)
+	}
+	return v, err == nil && v.Head != nil
+}
+
+func runRow(j *job) string { return fence.RunRow(fence.RunKey{Queue: "sim", ID: j.id}) }
+
 type freeLock struct{}
 
 func (freeLock) Lock(context.Context) error { return nil }
 func (freeLock) Unlock()                    {}
-
-// executedBy is what the library said about an effect that it called.
-type executedBy struct {
-	s       *send
-	effect  string
-	settled bool
-}
-
-// granted is called when an effect's function is entered: is it entitled to?
-func (w *World) granted(h *hand, s *send, call *runs.Call, with runs.With) {
-	s.idem, s.fence = call.IdempotencyKey, call.Fence
-	for _, g := range w.tally.fences {
-		if g == call.Fence {
-			w.fail("fence", "fence number %d was handed out twice, to %s", call.Fence, s)
-		}
-	}
-	w.tally.fences = append(w.tally.fences, call.Fence)
-	hist, err := w.look().History(context.Background(), "c")
-	if err != nil {
-		w.fail("ledger", "history: %v", err)
-		return
-	}
-	found := false
-	for _, e := range hist.Effects {
-		if key.IdempotencyKey(e.ID) != call.IdempotencyKey {
-			continue
-		}
-		pending := 0
-		for i := range e.Calls {
-			c := &e.Calls[i]
-			if c.State == fence.Pending || c.State == fence.Ambiguous && c.Fence == call.Fence {
-				// A call that lapsed between its claim and here still has its own try.
-				found = found || c.Fence == call.Fence
-			}
-			if c.State == fence.Pending {
-				pending++
-			}
-			if c.Fence != call.Fence && c.State == fence.Committed {
-				w.fail("grant", "%s is called although call %d is committed", s, c.Number)
-			}
-		}
-		if pending > 1 {
-			w.fail("grant", "%d calls of %s are pending at once", pending, s)
-		}
-	}
-	if !found {
-		w.fail("grant", "%s is called with no claim in the ledger", s)
-	}
-	if told := w.human.told & s.real; told != 0 && w.human.toldAt < h.t.stored && w.human.toldAt != 0 && s.intent == "reply" && !h.j.h.NoInbound {
-		w.fail("stale view", "%s is sent although a person's answer to %v had been reported before the claim", s, ids(told))
-	}
-}
 
 func (w *World) big(err error) bool {
 	if err == nil && w.tally.big {
@@ -108,19 +74,40 @@ func (w *World) big(err error) bool {
 }
 
 // returned checks what Once said against what the provider saw.
-func (w *World) returned(h *hand, s *send, called, applied bool, value string, err error) {
+func (w *World) returned(h *hand, s *send, with runs.With, called, applied bool, value string, err error) {
 	if w.keep {
 		w.note(h.t, fmt.Sprintf("  %s → %v", s, describe(err)), NoFault)
 	}
 	w.cov.outcome(called, err)
 	var refused *runs.RefusedError
+	var outcome *runs.OutcomeError
+	s.done = err == nil && called
+	if errors.Is(err, runs.ErrNotStarted) {
+		w.notStarted[key.IdempotencyKey(outcomeOf(err).Effect.ID)]++
+	}
+	if errors.As(err, &outcome) && outcome.Outcome == runs.OutcomeFailed && outcome.Recorded && !errors.Is(err, runs.ErrNotStarted) {
+		w.refusals[s.idem]++
+	}
+	if errors.As(err, &outcome) && outcome.Outcome == runs.OutcomeAmbiguous && outcome.Recorded || s.done {
+		w.unland(s) // what the effect came to last is what counts
+		w.landings = append(w.landings, landing{h: h, s: s, step: h.t.stored})
+	}
+	if err == nil || errors.Is(err, runs.ErrValueNotKept) {
+		for i, id := range messageNames {
+			if slices.Contains(with.Answers, id) && w.prov.agent[i] == 0 && w.prov.human[i] == 0 && !w.excused(i) && w.isOpen(id) {
+				w.fail("covered", "%s is reported as done and %s, which it was to answer, is unanswered", s, id)
+			}
+		}
+	}
 	switch {
-	case err == nil && !called:
-		if s.intent == "refund" {
+	case (err == nil || errors.Is(err, runs.ErrValueNotKept)) && !called:
+		*h.replays = append(*h.replays, s)
+		if s.intent == "refund" && err == nil {
 			w.replayed(s, value)
 		}
 	case err == nil && called:
-		if !applied {
+		// Its function may have failed after the provider did it, and an echo said so.
+		if !applied && !slices.ContainsFunc(w.prov.done, func(d *send) bool { return d.idem == s.idem }) {
 			w.fail("executed", "%s is reported as done and its function failed", s)
 		}
 		w.tally.executed = append(w.tally.executed, s)
@@ -128,7 +115,61 @@ func (w *World) returned(h *hand, s *send, called, applied bool, value string, e
 		if called && refused.Reason != runs.Reason(fence.ReasonValueNotKept) {
 			w.fail("refused", "%s was refused (%s) and called", s, refused.Reason)
 		}
-		h.t.saw(hashString(string(refused.Reason)))
+		w.refusedOnce(h, s, refused)
+	}
+}
+
+func outcomeOf(err error) *runs.OutcomeError {
+	outcome := &runs.OutcomeError{}
+	errors.As(err, &outcome)
+	return outcome
+}
+
+func (w *World) unland(s *send) {
+	w.landings = slices.DeleteFunc(w.landings, func(l landing) bool { return l.s.intent == s.intent && l.s.name == s.name })
+}
+
+// isOpen reports whether the ledger holds a message for open: a job named it and nothing
+// answered it.
+func (w *World) isOpen(id string) bool {
+	v, ok := w.peek(fence.InboundRow(id))
+	in, _ := v.Rows[fence.InboundRow(id)].(*fence.Inbound)
+	return ok && in != nil && in.Registered && !in.Closed()
+}
+
+// refusedOnce checks what a refusal says.
+func (w *World) refusedOnce(h *hand, s *send, e *runs.RefusedError) {
+	h.t.saw(hashString(string(e.Reason)))
+	last := h.t.d != nil && h.t.d.n == h.j.deliveries
+	if e.Reason == fence.ReasonEnded && !e.Refusal.Stale && last && !h.over && w.tally.Lost == 0 {
+		w.fail("ended", "%s is refused (ended) to the current delivery of %s", s, h.j.id)
+	}
+	if e.Reason == fence.ReasonLeaseLost && w.cfg.Mode != runs.Exclusive {
+		w.fail("lease", "%s is refused because a lease ran out, which in mode supersede is nothing", s)
+	}
+	for i := range w.landings {
+		l := &w.landings[i]
+		if l.s != nil && l.s.done && l.s.intent == s.intent && l.s.name == s.name && l.step < h.began && h.conv == "c" && w.tally.Lost == 0 &&
+			e.Effect.Intent != "" && s.params == l.s.params && s.real == l.s.real && e.Reason != fence.ReasonParamsChanged && e.Reason != fence.ReasonAlreadyAnswered && e.Reason != fence.ReasonValueNotKept {
+			w.fail("no replay", "%s is refused (%s) although it was done before", s, e.Reason)
+		}
+	}
+	if id, _ := key.EffectOf(s.idem); e.Reason == fence.ReasonExhausted && id == "" {
+		idem := key.IdempotencyKey(e.Effect.ID)
+		if w.refusals[idem]+w.denied < 3 && w.notStarted[idem] > 0 && w.tally.Lost == 0 && w.crashes == 0 {
+			w.fail("exhausted", "%s is exhausted after %d calls that are known not to have applied", s, w.refusals[idem])
+		}
+	}
+	for _, c := range e.Conflicts {
+		if c.State == fence.Pending && c.ID == e.Effect.ID && c.Run.ID == h.j.id && c.Delivery == h.delivery && !h.j.reused && w.tally.Lost == 0 {
+			w.fail("own claim", "%s is refused (%s) by its own claim", s, e.Reason)
+		}
+		if c.Report && strings.HasPrefix(c.ID, "echo") {
+			w.fail("echo", "%s is refused (%s) because of our own effect's echo %s", s, e.Reason, c.ID)
+		}
+		if c.State == fence.Pending && e.Refusal.ComeBack {
+			h.waits = append(h.waits, wait{key.IdempotencyKey(c.ID), c.Deadline})
+		}
 	}
 }
 
@@ -136,6 +177,9 @@ func (w *World) returned(h *hand, s *send, called, applied bool, value string, e
 func (w *World) replayed(s *send, value string) {
 	for _, have := range w.prov.done {
 		if have.intent == s.intent && have.name == s.name {
+			if have.params != s.params {
+				w.fail("params", "%s is replayed with %q and was done with %q", s, s.params, have.params)
+			}
 			if have.value != value {
 				w.fail("replay", "%s is replayed as %q and was %q", s, value, have.value)
 			}
@@ -152,7 +196,11 @@ func describe(err error) string {
 	return err.Error()
 }
 
-func (t *task) saw(v uint64) { t.obs = (t.obs ^ v) * 0x100000001b3 }
+// saw mixes what a task observed into what its process knows.
+func (t *task) saw(v uint64) {
+	t.p.obs = (t.p.obs ^ v ^ t.key<<40) * 0x9e3779b97f4a7c15
+	t.p.obs ^= t.p.obs >> 31
+}
 
 func hashString(s string) uint64 {
 	h := uint64(14695981039346656037)

@@ -19,6 +19,10 @@ type send struct {
 	try    int // unique
 	value  string
 	task   string
+	params string
+	due    int64 // for a late one
+	echoed bool
+	done   bool // reported to the caller as done
 }
 
 func (s *send) String() string {
@@ -121,17 +125,20 @@ func (h *hand) send(ctx context.Context, s *send) (string, error) {
 	case TimeoutBefore:
 		return "", errTimeout
 	case LateSend:
-		w.lates = append(w.lates, s)
+		w.late(s)
 		return "", errBroken
 	case CrashLate:
-		w.lates = append(w.lates, s)
+		w.late(s)
 		w.crash(t.p)
 	case EffectSlow:
 		if err := t.sleep(ctx, 50*second); err != nil {
 			return "", err
 		}
 	}
-	if err := ctx.Err(); err != nil {
+	if w.grumpy > w.now {
+		return "", runs.NotApplied(errRefused)
+	}
+	if err := ctx.Err(); err != nil && !h.j.h.Deaf {
 		// Whoever paused past the timeout finds its request cancelled before it went out.
 		return "", err
 	}
@@ -152,4 +159,13 @@ func (h *hand) send(ctx context.Context, s *send) (string, error) {
 	}
 	h.executed = append(h.executed, s)
 	return value, nil
+}
+
+// late lets the provider do it at some time after the caller has given up.
+func (w *World) late(s *send) {
+	s.due = w.now
+	if !w.cfg.Frozen {
+		s.due += [...]int64{0, 30, 200, 900}[w.c.choose(4)] * second
+	}
+	w.lates = append(w.lates, s)
 }

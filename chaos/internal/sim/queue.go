@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/fencedrun/fencedrun/fence"
 	"github.com/fencedrun/fencedrun/runs"
 )
 
@@ -25,6 +26,7 @@ func (s jobState) String() string { return jobStates[s] }
 
 // job is the queue's row.
 type job struct {
+	index      int
 	id         string
 	msg        int
 	h          *Handler
@@ -42,21 +44,46 @@ type job struct {
 	exempt     bool // an operator cancelled it
 	edited     bool
 	pressed    bool // an operator ran it again
+	reused     bool // its id was given to other work
+	moved      bool // to another conversation
+	// What the oracles remember.
+	entries     []int64 // delivery numbers of the handlers entered
+	calls       int     // of Deliver
+	progress    int
+	handled     []string // digests whose handler was entered
+	succeededAt int
+	succeeded   string
+	cancelled   string // the digest at the cancel
+	cancelStep  int
+	waits       []wait
+	released    bool // since its handler was entered
+	stampedAt   int
+	overlaps    int // deliveries while another was at work
 }
 
 // delivery is one execution of a job by a worker.
 type delivery struct {
-	j      *job
-	n      int
-	p      *proc
-	cancel context.CancelCauseFunc
-	gone   bool // the queue no longer waits for its result
-	over   bool
+	j         *job
+	n         int
+	p         *proc
+	cancel    context.CancelCauseFunc
+	gone      bool // the queue no longer waits for its result
+	over      bool
+	cancelled bool // its ctx is done
 }
 
 // put enqueues a job.
 func (w *World) put(j *job) {
-	j.id = fmt.Sprintf("j%d", len(w.jobs))
+	j.index = len(w.jobs)
+	j.id = fmt.Sprintf("j%d", j.index)
+	if old := w.reuse; old != nil && old.state == acked && !w.calm {
+		// The queue's ids may be used again once their job is done.
+		w.reuse = nil
+		old.reused = true
+		j.id = old.id
+		j.digest = fmt.Sprintf("%s for %s", old.id, messageID(j.msg))
+		j.entries, j.calls, j.handled, j.overlaps, j.reused = old.entries, old.calls, old.handled, old.overlaps, true
+	}
 	if j.digest == "" {
 		j.digest = j.id
 	}
@@ -65,6 +92,13 @@ func (w *World) put(j *job) {
 }
 
 // deliver hands a job to one of the living workers.
+func (j *job) conv() string {
+	if j.moved {
+		return "c2"
+	}
+	return "c"
+}
+
 func (w *World) deliver(j *job) *task {
 	var alive [8]*proc
 	n := 0
@@ -91,6 +125,9 @@ func (w *World) deliver(j *job) *task {
 
 func (w *World) deliverTo(j *job, p *proc) *task {
 	j.state = running
+	if j.live() > 0 {
+		j.overlaps++
+	}
 	j.tries++
 	j.deliveries++
 	d := &delivery{j: j, n: j.deliveries, p: p}
@@ -111,6 +148,7 @@ func (w *World) deliverTo(j *job, p *proc) *task {
 	}
 	t := w.spawn(p, name, func(t *task) { w.work(t, d) })
 	t.d = d
+	t.key = uint64(j.index+1)<<12 | uint64(d.n)
 	return t
 }
 
@@ -121,7 +159,7 @@ func (w *World) work(t *task, d *delivery) {
 	queue, cancel := context.WithCancelCause(context.Background())
 	d.cancel = cancel
 	if w.cfg.Without {
-		h := &hand{t: t, w: w, ctx: queue, j: j, delivery: int64(d.n)}
+		h := &hand{t: t, w: w, ctx: queue, j: j, delivery: int64(d.n), replays: new([]*send)}
 		err := protect(func() error { return j.h.run(h) })
 		w.settleBare(t, d, err)
 		return
@@ -164,7 +202,7 @@ func protect(f func() error) (err error) {
 func (w *World) deliverFenced(t *task, d *delivery, queue context.Context) (v runs.Verdict) {
 	j := d.j
 	job := runs.Job{
-		Queue: "sim", ID: j.id, Conversation: "c", Order: j.order, Digest: j.digest, Mode: w.cfg.Mode, Reads: runs.AfterBegin,
+		Queue: "sim", ID: j.id, Conversation: j.conv(), Order: j.order, Digest: j.digest, Mode: w.cfg.Mode, Reads: runs.AfterBegin,
 		Inbound: messageNames[j.msg : j.msg+1],
 	}
 	if j.h.NoInbound {
@@ -178,18 +216,30 @@ func (w *World) deliverFenced(t *task, d *delivery, queue context.Context) (v ru
 		Permanent:  func(error) bool { return last },
 		ReplayOnly: j.h.ReplayOnly,
 	}
+	j.calls++
+	var h *hand
 	err := protect(func() error {
 		v = d.p.keeper.Deliver(queue, job, options, func(ctx context.Context) error {
-			h := &hand{t: t, w: w, ctx: ctx, run: runs.FromContext(ctx), j: j}
+			h = &hand{t: t, w: w, ctx: ctx, run: runs.FromContext(ctx), j: j, digest: job.Digest, conv: job.Conversation, replays: new([]*send)}
 			h.delivery = h.run.Delivery()
-			return j.h.run(h)
+			w.entered(h)
+			if job.Conversation != "c" {
+				return nil
+			}
+			err := j.h.run(h)
+			h.over = true
+			return err
 		})
 		return nil
 	})
 	if err != nil {
 		v = runs.Verdict{Action: runs.ActionReturn, Err: err}
 	}
+	if v.Reason == fence.ReasonSuperseded && v.Action != runs.ActionStale && !w.rightlySuperseded(j) && w.tally.Lost == 0 {
+		w.fail("peers", "%s is superseded and no newer job of its source exists", j.id)
+	}
 	w.cov.verdict(v)
+	w.concluded(t, j, h, job.Digest, v)
 	return v
 }
 

@@ -13,7 +13,7 @@ import (
 type Tally struct {
 	Messages, Answers, Duplicates, Unanswered int
 	Parked, FalselyParked, Needless           int
-	Thoughts, Steps, Lost                     int
+	Thoughts, Steps, Lost, Words              int
 
 	fences   []int64
 	executed []*send
@@ -81,16 +81,21 @@ func (w *World) execute() {
 	if w.bad != "" {
 		return
 	}
-	for range 3 {
-		if w.operate() {
-			w.loop()
+	operated := false
+	for range 6 {
+		if !w.operate() {
+			break
 		}
+		operated = true
+		w.loop()
 		if w.bad != "" {
 			return
 		}
 	}
-	w.quiet()
-	w.truthful()
+	if operated {
+		w.quiet()
+		w.truthful()
+	}
 	w.answered()
 }
 
@@ -145,6 +150,9 @@ func (w *World) happened(effect string) bool {
 func (w *World) operate() bool {
 	w.calm = true
 	did := false
+	if v, ok := w.peek(); w.prov.unanswered() == 0 && (!ok || len(v.Head.Unresolved) == 0) && !w.chooseNone(func(j *job) bool { return j.state == parked || j.state == discarded }) {
+		return false
+	}
 	hist, err := w.look().History(context.Background(), "c")
 	if err != nil {
 		w.fail("ledger", "history: %v", err)
@@ -158,6 +166,10 @@ func (w *World) operate() bool {
 		happened := w.happened(e.ID)
 		w.say("operator", "decides %s %s: happened %v", e.Intent, e.Key, happened)
 		w.spawn(w.api, "resolve", func(*task) {
+			w.presses++
+			if !happened {
+				w.denied++
+			}
 			if _, _, err := w.api.keeper.Resolve(context.Background(), "c", e.ID, runs.Resolution{Happened: happened, By: "operator"}); err != nil {
 				w.fail("resolve", "%s %s: %v", e.Intent, e.Key, err)
 			}
@@ -170,7 +182,7 @@ func (w *World) operate() bool {
 		}
 		did = true
 		w.say("operator", "runs %s again (%s)", j.id, j.reason)
-		if j.h.Payload || j.reason == string(fence.ReasonRefusedTwice) && j.pressed && w.prov.unanswered()>>j.msg&1 == 1 {
+		if j.h.Payload && j.reason != string(fence.ReasonExhausted) || j.reason == string(fence.ReasonRefusedTwice) && j.pressed && w.prov.unanswered()>>j.msg&1 == 1 {
 			// A job that is refused whenever it runs, because its handler never looks: its
 			// messages need another job.
 			j.end(dropped, "replaced")
@@ -178,6 +190,7 @@ func (w *World) operate() bool {
 			continue
 		}
 		j.tries, j.snoozes, j.pressed = 0, 0, true
+		w.presses++
 		j.again(w.now, "pressed")
 	}
 	// What the ledger lists as open and nobody works on is enqueued anew.

@@ -29,7 +29,9 @@ type proc struct {
 	drift       int64 // parts per million
 	keeper      *runs.Keeper
 	seam        *seam.Seam
-	stopping    bool // takes no more jobs
+	stopping    bool   // takes no more jobs
+	beats       int    // tasks started
+	obs         uint64 // what its tasks have observed, in order
 }
 
 func (w *World) newProc(name string) *proc {
@@ -104,7 +106,9 @@ func (p *proc) afterFunc(d time.Duration, f func()) func() bool {
 
 func (p *proc) start(f func()) {
 	if !p.dead {
-		p.w.spawn(p, p.name+" beats", func(*task) { f() })
+		p.beats++
+		t := p.w.spawn(p, p.name+" beats", func(*task) { f() })
+		t.key = 1<<20 | uint64(p.id)<<12 | uint64(p.beats)
 	}
 }
 
@@ -125,7 +129,7 @@ func (w *World) newID() string {
 			at--
 		}
 	}
-	put(12, t.id+1)
+	put(12, int(t.key)+1)
 	put(25, t.ids)
 	return string(id[:])
 }

@@ -23,13 +23,13 @@ func TestNoSeedBreaksThePromise(t *testing.T) {
 	e := &Engine{}
 	defer e.Close()
 	from, n := env("FENCEDRUN_FROM", 0), env("FENCEDRUN_SEEDS", 300)
-	cfg := Config{Rate: 60, Handler: os.Getenv("FENCEDRUN_HANDLER")}
+	cfg := Config{Rate: env("FENCEDRUN_RATE", 60), PCT: env("FENCEDRUN_PCT", 0) == 1, Handler: os.Getenv("FENCEDRUN_HANDLER")}
 	kinds := map[string]int{}
 	first := map[string]int{}
 	var sum Tally
 	for seed := from; seed < from+n; seed++ {
 		r := e.Seed(cfg, uint64(seed), false)
-		add(&sum, r.Tally)
+		sum.Add(r.Tally)
 		if r.Violation == "" {
 			continue
 		}
@@ -53,19 +53,6 @@ func TestNoSeedBreaksThePromise(t *testing.T) {
 	t.Logf("%+v", sum)
 }
 
-func add(sum *Tally, t Tally) {
-	sum.Messages += t.Messages
-	sum.Answers += t.Answers
-	sum.Duplicates += t.Duplicates
-	sum.Unanswered += t.Unanswered
-	sum.Parked += t.Parked
-	sum.FalselyParked += t.FalselyParked
-	sum.Needless += t.Needless
-	sum.Thoughts += t.Thoughts
-	sum.Steps += t.Steps
-	sum.Lost += t.Lost
-}
-
 // Show prints one seed's trace.
 func TestShow(t *testing.T) {
 	seed, err := strconv.Atoi(os.Getenv("FENCEDRUN_SHOW"))
@@ -74,7 +61,7 @@ func TestShow(t *testing.T) {
 	}
 	e := &Engine{}
 	defer e.Close()
-	cfg := Config{Rate: 60, Handler: os.Getenv("FENCEDRUN_HANDLER")}
+	cfg := Config{Rate: env("FENCEDRUN_RATE", 60), PCT: env("FENCEDRUN_PCT", 0) == 1, Handler: os.Getenv("FENCEDRUN_HANDLER")}
 	if name := os.Getenv("FENCEDRUN_ONLY"); name != "" {
 		off, err := sabotage.Parse(name)
 		if err != nil {
@@ -150,6 +137,27 @@ func TestSabotageIsCaught(t *testing.T) {
 			t.Errorf("%-6s %-28s NOT CAUGHT", name.Rule(), name)
 		} else {
 			t.Logf("%-6s %-28s %.140s", name.Rule(), name, caught)
+		}
+	}
+}
+
+func TestExhaust(t *testing.T) {
+	e := &Engine{}
+	defer e.Close()
+	n := env("FENCEDRUN_EXHAUST", 0)
+	if n == 0 {
+		t.Skip("FENCEDRUN_EXHAUST is how many worlds")
+	}
+	faults := Faults(CrashBefore, CrashAfter, LostAck, StoreError, NotApplied, TimeoutBefore, TimeoutAfter, LateSend, PauseDeadline)
+	for _, twice := range []bool{false, true} {
+		start := time.Now()
+		cfg := Config{Handler: "all", Provider: "naive", Queue: "river", Mode: "supersede", Order: "seq", Tag: "last", Messages: 2, Budget: env("FENCEDRUN_BUDGET", 1), Attempts: 3, Faults: faults, Twice: twice}
+		out := e.Exhaust(cfg, n)
+		t.Logf("twice %v: %d states, %d worlds, complete %v in %v", twice, out.States, out.Worlds, out.Complete, time.Since(start))
+		if out.Found != nil {
+			t.Errorf("%s: %s", out.Found.Kind, out.Found.Violation)
+			cfg.Frozen = true
+			fmt.Println(dump(e.Replay(cfg, out.Found.Choices, true)))
 		}
 	}
 }

@@ -18,6 +18,9 @@ type database struct {
 	at    int64 // the clock while a crash is replayed; -1: the world's
 	log   []written
 	safe  int // log[:safe] survives a crash
+	// hash is of everything in it, for pruning; rows holds what each row contributes.
+	hash uint64
+	rows map[string]uint64
 	// applies counts the writes that were applied.
 	applies int
 }
@@ -118,6 +121,7 @@ func (c *connection) call(ctx context.Context, k kind, what string, do func() er
 		return err
 	}
 	err := do()
+	t.saw(w.db.hash)
 	if f == WrittenTwice {
 		err = do()
 	}
@@ -144,9 +148,10 @@ func (c *connection) Apply(ctx context.Context, conv string, write ledger.Write)
 		if err == nil && result.Applied {
 			db.applies++
 			if t := c.p.w.cur; t != nil {
-				t.stored = c.p.w.steps
+				t.stored, t.storedAt, t.applied, t.durable = c.p.w.steps, c.p.w.now, db.applies, write.Durable
 			}
 			db.remember(written{conv: conv, write: &write}, write.Durable)
+			db.rehash(conv, &write)
 		}
 		return err
 	})
@@ -155,7 +160,16 @@ func (c *connection) Apply(ctx context.Context, conv string, write ledger.Write)
 
 func (c *connection) Renew(ctx context.Context, leases []ledger.LeaseKey, d time.Duration) (renewed []ledger.Renewed, err error) {
 	db := c.p.w.db
+	c.p.w.renewing(c.p, leases)
 	err = c.call(ctx, atBeat, "renew", func() (err error) {
+		for _, l := range leases {
+			snap, _ := db.inner.Load(ctx, l.Conversation, ledger.Query{})
+			for _, have := range snap.Leases {
+				if have.Nonce == l.Nonce && have.Until <= snap.Now {
+					c.p.w.revived = append(c.p.w.revived, l.Nonce)
+				}
+			}
+		}
 		renewed, err = db.inner.Renew(ctx, leases, d)
 		db.remember(written{leases: leases, d: d}, false)
 		return err
@@ -202,3 +216,60 @@ func (c *connection) Scan(ctx context.Context, q ledger.Scan) (found []ledger.Fo
 }
 
 func (c *connection) Close() error { return nil }
+
+// renewing checks rule S9.1: a lease is not renewed for a delivery that its queue has given up.
+func (w *World) renewing(p *proc, leases []ledger.LeaseKey) {
+	for _, l := range leases {
+		known, counted := false, false
+		for _, j := range w.jobs {
+			if fence.RunRow(fence.RunKey{Queue: "sim", ID: j.id}) != l.Run {
+				continue
+			}
+			for _, d := range j.at {
+				if d.p == p && !d.over {
+					known = true
+					counted = counted || !d.cancelled
+				}
+			}
+		}
+		if known && !counted {
+			w.fail("renewal", "the lease of %s is renewed although its queue gave it up", l.Run)
+		}
+	}
+}
+
+// rehash keeps the hash in step with a write. Ids are named by the task that drew them, so
+// equal contents have equal hashes however they came about.
+func (db *database) rehash(conv string, w *ledger.Write) {
+	if !db.w.cfg.Frozen {
+		return
+	}
+	if db.rows == nil {
+		db.rows = map[string]uint64{}
+	}
+	set := func(key string, v uint64) {
+		db.hash ^= db.rows[key] ^ v
+		db.rows[key] = v
+	}
+	row := func(r ledger.Row) {
+		body, err := r.Body()
+		if err != nil {
+			panic(err)
+		}
+		set(r.Key, hashString(conv+r.Key+string(body)))
+	}
+	row(w.Head)
+	for _, r := range w.Put {
+		row(r)
+	}
+	for _, k := range w.Delete {
+		set(k, 0)
+	}
+	for _, l := range w.Leases {
+		v := uint64(0)
+		if l.For > 0 {
+			v = hashString(l.Run+l.Nonce) ^ uint64(db.w.now)
+		}
+		set("lease "+l.Run+l.Nonce, v)
+	}
+}

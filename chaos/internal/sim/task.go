@@ -32,13 +32,17 @@ type task struct {
 	granted bool            // for blocked on a lock
 	ids     int             // ids drawn so far
 	d       *delivery       // the queue delivery that it executes, or nil
-	stored  int             // the step of its last store call
-	obs     uint64          // what it has observed, for pruning
+	// Its last write that was applied: step, time, which write of the database's it was.
+	stored   int
+	storedAt int64
+	applied  int
+	durable  bool
+	key      uint64 // names it in ids and hashes, whatever the order in which tasks began
 }
 
 // spawn starts a task; it runs when it is picked.
 func (w *World) spawn(p *proc, name string, body func(t *task)) *task {
-	t := &task{w: w, p: p, id: w.taskN, name: name, c: w.pool.get()}
+	t := &task{w: w, p: p, id: w.taskN, key: 1<<21 | uint64(w.taskN), name: name, c: w.pool.get()}
 	w.taskN++
 	t.c.body = func() { body(t) }
 	w.tasks = append(w.tasks, t)
@@ -142,6 +146,7 @@ func (w *World) crash(p *proc) {
 	}
 	p.dead = true
 	w.count(covCrash)
+	w.crashes++
 	for _, t := range w.tasks {
 		if t.p != p || t == w.cur || t.status == finished {
 			continue

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/fencedrun/fencedrun/internal/sabotage"
+	"github.com/fencedrun/fencedrun/ledger"
 	"github.com/fencedrun/fencedrun/runs"
 )
 
@@ -25,6 +26,7 @@ type Config struct {
 	Faults   FaultSet
 	Frozen   bool // time passes only when nothing else can happen; no jitter
 	PCT      bool // priorities instead of uniform picks
+	Twice    bool // each job is delivered a second time while the first delivery is at work
 	// Without leaves the library out: the same handlers, queue and faults.
 	Without bool
 	Off     sabotage.Set
@@ -49,27 +51,41 @@ type World struct {
 	timerN    int
 	nextTimer int64
 
-	on        FaultSet // the faults of this world
-	budget    int
-	calm      bool // no more faults: operators are at work
-	downUntil int64
-	db        *database
-	spy       *runs.Keeper
-	prov      provider
-	jobs      []*job
-	lates     []*send
-	arrived   int
-	nextMsg   int64
-	human     humanState
-	kinds     [2]*Handler
-	tag       string
-	attempts  int
-	messages  int
-	asynq     bool
-	priority  []int
+	on         FaultSet // the faults of this world
+	budget     int
+	calm       bool // no more faults: operators are at work
+	downUntil  int64
+	db         *database
+	spy        *runs.Keeper
+	glass      *ledger.Ledger
+	prov       provider
+	jobs       []*job
+	lates      []*send
+	landings   []landing
+	inside     []*hand
+	refusals   map[string]int // of the provider, by idempotency key
+	denied     int            // of operators
+	presses    int            // verdicts and re-runs that grant further calls
+	grumpy     int64
+	echoed     int
+	crashes    int
+	storeHits  int      // faults of the store
+	revived    []string // nonces of leases that were renewed after they had lapsed
+	notStarted map[string]int
+	reuse      *job // the next message comes under this job's id
+	arrived    int
+	nextMsg    int64
+	human      humanState
+	kinds      [2]*Handler
+	tag        string
+	attempts   int
+	messages   int
+	asynq      bool
+	priority   []int
 
 	bad     string // the violation, "" none
 	badKind string
+	prune   func() bool
 	keep    bool
 	trace   []Step
 	hash    uint64
@@ -112,7 +128,7 @@ func (w *World) fail(kind, format string, args ...any) {
 
 // newWorld draws a world.
 func newWorld(cfg Config, src source, p *pool, cov *Coverage, keep bool) *World {
-	w := &World{cfg: cfg, c: &choices{source: src}, pool: p, cov: cov, keep: keep, nextTimer: never}
+	w := &World{cfg: cfg, c: &choices{source: src}, pool: p, cov: cov, keep: keep, nextTimer: never, refusals: map[string]int{}, notStarted: map[string]int{}}
 	w.on = cfg.Faults
 	if w.on == 0 {
 		w.on = AllFaults
@@ -164,9 +180,17 @@ func newWorld(cfg Config, src source, p *pool, cov *Coverage, keep bool) *World 
 	if w.cfg.Handler == "" && w.c.choose(5) == 1 {
 		w.kinds[1] = w.pickHandler("")
 	}
-	if w.kinds[0].Careless || w.kinds[1].Careless {
+	if w.kinds[1].Careless || w.kinds[1].Alone {
+		w.kinds[0] = w.kinds[1]
+	}
+	if w.kinds[0].Careless || w.kinds[0].Alone {
 		w.kinds[1] = w.kinds[0]
-		w.on &^= Faults(Twin, Human, HumanTwice, ClosedRow)
+	}
+	if w.kinds[0].Name == "swallow" || w.kinds[1].Name == "swallow" {
+		w.on &^= Faults(Grumpy) // who hides that an effect is exhausted is never granted another call
+	}
+	if w.kinds[0].Careless {
+		w.on &^= Faults(Twin, Human, HumanTwice, ClosedRow, EditedJob)
 	}
 	w.prov.w = w
 	w.db = w.newDatabase()
@@ -262,6 +286,9 @@ func (w *World) loop() {
 			}
 		}
 		for _, j := range w.jobs {
+			if w.cfg.Twice && !w.calm && j.state == running && j.deliveries == 1 && j.live() == 1 {
+				events = append(events, event{what: evDeliver, j: j})
+			}
 			if j.state == queued && j.notBefore <= w.now && len(events) < 56 {
 				events = append(events, event{what: evDeliver, j: j})
 			}
@@ -269,7 +296,7 @@ func (w *World) loop() {
 		if w.arrived < w.messages && w.nextMsg <= w.now {
 			events = append(events, event{what: evArrive})
 		}
-		if len(w.lates) > 0 {
+		if len(w.lates) > 0 && w.lates[0].due <= w.now {
 			events = append(events, event{what: evLate})
 		}
 		if w.human.unreported() {
@@ -281,7 +308,11 @@ func (w *World) loop() {
 			}
 			continue
 		}
-		if w.mayStrike() && w.strike() {
+		if w.prune != nil && !w.calm && w.prune() {
+			w.badKind, w.bad = pruned, "seen before"
+			return
+		}
+		if w.mayStrike() && w.strike() || w.bad != "" {
 			continue
 		}
 		e := events[w.pick(events)]
@@ -310,7 +341,7 @@ func (w *World) loop() {
 
 // pick chooses the next event.
 func (w *World) pick(events []event) int {
-	if len(events) == 1 {
+	if len(events) == 1 || w.cfg.Frozen && w.calm {
 		return 0
 	}
 	if !w.cfg.PCT || w.calm {
@@ -383,6 +414,9 @@ func (w *World) advance() bool {
 	}
 	if w.arrived < w.messages {
 		at = min(at, w.nextMsg)
+	}
+	if len(w.lates) > 0 {
+		at = min(at, w.lates[0].due)
 	}
 	if at == never {
 		return false

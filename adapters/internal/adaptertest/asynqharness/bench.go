@@ -69,9 +69,6 @@ type Link struct{ cut atomic.Bool }
 // or a killed process would.
 func (l *Link) Cut() { l.cut.Store(true) }
 
-// Mend undoes [Link.Cut].
-func (l *Link) Mend() { l.cut.Store(false) }
-
 // DialHook implements [redis.Hook].
 func (l *Link) DialHook(next redis.DialHook) redis.DialHook { return next }
 
@@ -135,12 +132,9 @@ func (b *Bench) Enqueue(task *asynq.Task, opts ...asynq.Option) *asynq.TaskInfo 
 }
 
 // Info reads a task of queue "default"; nil if the queue no longer has it.
-func (b *Bench) Info(id string) *asynq.TaskInfo { return b.InfoIn("default", id) }
-
-// InfoIn reads a task of a queue; nil if the queue no longer has it.
-func (b *Bench) InfoIn(queue, id string) *asynq.TaskInfo {
+func (b *Bench) Info(id string) *asynq.TaskInfo {
 	b.T.Helper()
-	info, err := b.Inspector.GetTaskInfo(queue, id)
+	info, err := b.Inspector.GetTaskInfo("default", id)
 	switch {
 	case err == nil:
 		return info

@@ -140,7 +140,7 @@ func (b *Bench) NewClient(config *river.Config) *river.Client[Tx] {
 }
 
 // Start starts a worker process: a client that works the default queue. Ten
-// workers and a retry delay of one second are filled in. The client is stopped
+// workers, a fetch every two seconds and a retry delay of one second are filled in. The client is stopped
 // and its jobs are canceled when the test ends.
 func (b *Bench) Start(config *river.Config, work func(context.Context, *river.Job[Args]) error) *river.Client[Tx] {
 	b.T.Helper()
@@ -155,6 +155,9 @@ func (b *Bench) StartWorker(config *river.Config, worker river.Worker[Args]) *ri
 	}
 	if config.Queues == nil {
 		config.Queues = map[string]river.QueueConfig{river.QueueDefault: {MaxWorkers: 10}}
+	}
+	if config.FetchPollInterval == 0 {
+		config.FetchPollInterval = 2 * time.Second
 	}
 	if config.RetryPolicy == nil {
 		config.RetryPolicy = everySecond{}

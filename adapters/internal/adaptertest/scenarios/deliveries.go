@@ -25,7 +25,7 @@ func deliveries() []scenario {
 		{"job without a conversation is an error", Options{}, noConversation},
 		{"job without a conversation passes unfenced if allowed", Options{Unfenced: true}, unfenced},
 	}
-	for _, returns := range []string{"the refusal", "nil", "an error of its own", "the queue's never"} {
+	for _, returns := range []string{"the refusal", "nil", "an error of its own", "the queue's never", "with a panic"} {
 		list = append(list, scenario{
 			"stale delivery that returns " + returns + " leaves the job to the newer one", Options{},
 			func(b *bench) { twoLive(b, returns) },
@@ -107,6 +107,8 @@ func twoLive(b *bench, returns string) {
 			return errors.New("something went wrong")
 		case "the queue's never":
 			return b.Never(errors.New("something went wrong"))
+		case "with a panic":
+			panic("something went wrong")
 		}
 		return fmt.Errorf("reply: %w", err)
 	})

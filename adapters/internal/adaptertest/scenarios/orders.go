@@ -144,7 +144,7 @@ func cancelledAtWork(b *bench) {
 		if err := b.reply(ctx, "m1"); !errors.Is(err, runs.ErrCancelled) {
 			b.Errorf("an effect of a cancelled job: %v, want cancelled", err)
 		}
-		return errors.New("I was interrupted")
+		return errors.New("interrupted")
 	})
 	b.Queue.Enqueue(job("a", "m1"))
 	b.untilEntered("a", 1)

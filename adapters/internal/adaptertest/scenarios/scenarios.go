@@ -277,27 +277,27 @@ type shaky struct {
 	down atomic.Bool
 }
 
-type errDown struct{}
+type downError struct{}
 
-func (errDown) Error() string { return "the store is down" }
+func (downError) Error() string { return "the store is down" }
 
 func (s *shaky) Load(ctx context.Context, conv string, q ledger.Query) (ledger.Snapshot, error) {
 	if s.down.Load() {
-		return ledger.Snapshot{}, errDown{}
+		return ledger.Snapshot{}, downError{}
 	}
 	return s.Store.Load(ctx, conv, q)
 }
 
 func (s *shaky) Apply(ctx context.Context, conv string, w ledger.Write) (ledger.Result, error) {
 	if s.down.Load() {
-		return ledger.Result{}, errDown{}
+		return ledger.Result{}, downError{}
 	}
 	return s.Store.Apply(ctx, conv, w)
 }
 
 func (s *shaky) Renew(ctx context.Context, leases []ledger.LeaseKey, d time.Duration) ([]ledger.Renewed, error) {
 	if s.down.Load() {
-		return nil, errDown{}
+		return nil, downError{}
 	}
 	return s.Store.Renew(ctx, leases, d)
 }

@@ -1,0 +1,186 @@
+package sim
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"sort"
+	"sync"
+	"time"
+
+	"github.com/fencedrun/fencedrun/internal/sabotage"
+)
+
+// Campaign executes many seeds.
+type Campaign struct {
+	Config  Config
+	From    uint64
+	Seeds   int
+	Workers int
+	// Progress is told, now and then, how many seeds are done.
+	Progress func(done int)
+}
+
+// Report is what a campaign found.
+type Report struct {
+	Seeds      int
+	Violations []Found // the first of each kind and handler
+	Tally      Tally
+	Coverage   Coverage
+	Elapsed    time.Duration
+}
+
+// Found is one kind of violation.
+type Found struct {
+	Seed  uint64
+	Times int
+	Result
+}
+
+// Run executes the campaign. Every third seed uses priorities (PCT) and every fifth strikes
+// more often.
+func (c Campaign) Run() Report {
+	start := time.Now()
+	workers := max(c.Workers, 1)
+	const block = 50
+	var mu sync.Mutex
+	next, done := 0, 0
+	report := Report{Seeds: c.Seeds}
+	found := map[string]*Found{}
+	var group sync.WaitGroup
+	for range workers {
+		group.Go(func() {
+			e := &Engine{}
+			defer e.Close()
+			for {
+				mu.Lock()
+				from := next
+				next += block
+				mu.Unlock()
+				if from >= c.Seeds {
+					break
+				}
+				for i := from; i < min(from+block, c.Seeds); i++ {
+					seed := c.From + uint64(i)
+					r := e.Seed(c.Vary(seed), seed, false)
+					mu.Lock()
+					report.Tally.Add(r.Tally)
+					if r.Violation != "" {
+						k := r.Kind + "\x00" + r.Config.Handler
+						if found[k] == nil {
+							found[k] = &Found{Seed: seed, Result: r}
+						}
+						found[k].Times++
+						if seed < found[k].Seed {
+							found[k].Seed, found[k].Result = seed, r
+						}
+					}
+					mu.Unlock()
+				}
+				mu.Lock()
+				done += block
+				if c.Progress != nil {
+					c.Progress(min(done, c.Seeds))
+				}
+				mu.Unlock()
+			}
+			mu.Lock()
+			report.Coverage.Add(&e.Cov)
+			mu.Unlock()
+		})
+	}
+	group.Wait()
+	for _, k := range slices.Sorted(maps.Keys(found)) {
+		report.Violations = append(report.Violations, *found[k])
+	}
+	sort.SliceStable(report.Violations, func(i, j int) bool { return report.Violations[i].Seed < report.Violations[j].Seed })
+	report.Elapsed = time.Since(start)
+	return report
+}
+
+// Vary returns the configuration of a seed.
+func (c Campaign) Vary(seed uint64) Config {
+	cfg := c.Config
+	if cfg.Rate == 0 {
+		cfg.Rate = 60
+		if seed%5 == 4 {
+			cfg.Rate = 35
+		}
+		cfg.PCT = seed%3 == 2
+	}
+	return cfg
+}
+
+// Add adds the counts of another world.
+func (t *Tally) Add(o Tally) {
+	t.Messages += o.Messages
+	t.Answers += o.Answers
+	t.Duplicates += o.Duplicates
+	t.Unanswered += o.Unanswered
+	t.Parked += o.Parked
+	t.FalselyParked += o.FalselyParked
+	t.Needless += o.Needless
+	t.Thoughts += o.Thoughts
+	t.Steps += o.Steps
+	t.Lost += o.Lost
+}
+
+// Add adds what another engine has seen.
+func (c *Coverage) Add(o *Coverage) {
+	for f := range o.Struck {
+		for k := range o.Struck[f] {
+			c.Struck[f][k] += o.Struck[f][k]
+		}
+	}
+	c.Events = sum(c.Events, o.Events)
+	c.Reasons = sum(c.Reasons, o.Reasons)
+	c.Actions = sum(c.Actions, o.Actions)
+}
+
+func sum[K comparable](a, b map[K]int) map[K]int {
+	if a == nil {
+		a = make(map[K]int, len(b))
+	}
+	for k, n := range b {
+		a[k] += n
+	}
+	return a
+}
+
+// Gaps lists what a campaign has never seen: faults at their kinds of yield.
+func (c *Coverage) Gaps() []string {
+	var gaps []string
+	for k, list := range faultsAt {
+		for _, f := range list {
+			if c.Struck[f][k] == 0 {
+				gaps = append(gaps, fmt.Sprintf("%s at a %s", f, kindNames[k]))
+			}
+		}
+	}
+	for _, f := range happening {
+		if c.Struck[f][kinds] == 0 {
+			gaps = append(gaps, f.String())
+		}
+	}
+	return gaps
+}
+
+// Caught says how a rule that is switched off was noticed.
+type Caught struct {
+	Name  sabotage.Name
+	Seed  uint64 // of the first world that noticed; 0: none did
+	Seeds int    // how many were tried
+	Result
+}
+
+// Noticed tries seeds until a world notices that a rule is switched off.
+func (e *Engine) Noticed(name sabotage.Name, seeds int) Caught {
+	c := Campaign{Config: Config{Off: sabotage.Of(name)}}
+	for seed := 1; seed <= seeds; seed++ {
+		r := e.Seed(c.Vary(uint64(seed)), uint64(seed), false)
+		if r.Violation != "" {
+			return Caught{Name: name, Seed: uint64(seed), Seeds: seed, Result: r}
+		}
+	}
+	return Caught{Name: name, Seeds: seeds}
+}

@@ -1,0 +1,5 @@
+//go:build !race
+
+package sqliteledger_test
+
+const raceDetector = false

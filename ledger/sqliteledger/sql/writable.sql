@@ -1,0 +1,2 @@
+-- No arguments. Changes nothing, and fails if nothing may be changed.
+delete from home where false
