@@ -25,8 +25,8 @@ var eventTexts = map[EventKind]string{
 	EventDuplicate:      "{call} may have happened beside another, or after somebody decided that it had not: a person must look",
 	EventVanished:       "{call} was re-created from its outcome: its record was gone",
 	EventCaughtUp:       "{run} takes what it reads from now on as current",
-	EventDismissed:      "message {inbound} was closed without an answer: {text}",
-	EventUnanswered:     "{run} ended and left message {inbound} open",
+	EventDismissed:      "{inbound} was closed without an answer: {text}",
+	EventUnanswered:     "{run} ended and left {inbound} open",
 	EventReported:       "something else wrote{intent}: {text}",
 	EventEcho:           "what was reported is one of our own effects{effect}",
 	EventResolved:       "{call} was decided from {text}",
@@ -35,7 +35,7 @@ var eventTexts = map[EventKind]string{
 	EventParked:         "{run} was stopped for a person or a probe: {reason}",
 	EventEnded:          "{run} ended: {text}",
 	EventStaleEnd:       "{run} is not the latest delivery: its end changed nothing",
-	EventInboundDropped: "message {inbound} was open for longer than the retention and is forgotten",
+	EventInboundDropped: "{inbound} was open for longer than the retention and is forgotten",
 	EventPurged:         "records past their retention were deleted",
 	EventStamped:        "a ledger stamp was taken",
 	EventLeaseLost:      "{run} may no longer write, its handler was told to stop: {reason}",
@@ -53,7 +53,10 @@ func (d *describer) event(e *Event) string {
 	if !ok {
 		text = "{run}{effect}"
 	}
-	call, effect, intent := "a call", "", ""
+	call, effect, intent, message := "a call", "", "", "a message"
+	if e.Inbound != "" {
+		message = "message " + e.Inbound
+	}
 	if e.Intent != "" {
 		intent = " a " + e.Intent
 		call = strings.TrimSpace(effectName(e.Intent, e.Key))
@@ -67,7 +70,7 @@ func (d *describer) event(e *Event) string {
 		"{call}", call,
 		"{effect}", effect,
 		"{intent}", intent,
-		"{inbound}", e.Inbound,
+		"{inbound}", message,
 		"{reason}", string(e.Reason),
 		"{text}", orElse(e.Text, "nobody says more"),
 	).Replace(text)

@@ -20,6 +20,7 @@ func Check(head *Head, rows map[string]Record, now Millis) error {
 type checker struct {
 	head  *Head
 	rows  map[string]Record
+	keys  []string // of rows, sorted
 	now   Millis
 	wrong []error
 }
@@ -41,18 +42,14 @@ func (c *checker) all() {
 	calls := map[string]string{} // claim → effect
 	fences := map[int64]string{}
 	unresolved := 0
-	for _, key := range sortedKeys(c.rows) {
-		rec := c.rows[key]
-		if rec == nil || rec.RowKey() != key {
-			c.fail("row %q holds another record", key)
-			continue
-		}
-		switch rec := rec.(type) {
+	c.rows = c.sound()
+	for _, key := range c.keys {
+		switch rec := c.rows[key].(type) {
 		case *Run:
 			c.run(rec)
 		case *Effect:
 			c.effect(rec, calls, fences)
-			if len(rec.Calls) > 0 && (rec.State() == Pending || rec.State() == Ambiguous) {
+			if rec.State() == Pending || rec.State() == Ambiguous {
 				unresolved++
 			}
 		case *Inbound:
@@ -74,6 +71,25 @@ func (c *checker) all() {
 	c.listed(unresolved)
 	c.landed()
 	c.wrote()
+}
+
+// sound returns the rows that can be looked at any further.
+func (c *checker) sound() map[string]Record {
+	rows := make(map[string]Record, len(c.rows))
+	for _, key := range sortedKeys(c.rows) {
+		rec := c.rows[key]
+		e, isEffect := rec.(*Effect)
+		switch {
+		case rec == nil || rec.RowKey() != key:
+			c.fail("row %q holds another record", key)
+		case isEffect && len(e.Calls) == 0:
+			c.fail("effect %s has no call", effectName(e.Intent, e.Key))
+		default:
+			rows[key] = rec
+			c.keys = append(c.keys, key)
+		}
+	}
+	return rows
 }
 
 func (c *checker) run(r *Run) {
@@ -98,10 +114,6 @@ func (c *checker) run(r *Run) {
 
 func (c *checker) effect(e *Effect, calls map[string]string, fences map[int64]string) {
 	name := effectName(e.Intent, e.Key)
-	if len(e.Calls) == 0 {
-		c.fail("effect %s has no call", name)
-		return
-	}
 	pending, number := 0, 0
 	for i := range e.Calls {
 		call := &e.Calls[i]
@@ -129,7 +141,7 @@ func (c *checker) effect(e *Effect, calls map[string]string, fences map[int64]st
 		if call.State == Committed {
 			c.closes(call.Answers, Answer{ID: e.ID})
 		}
-		if run, _ := c.rows[RunRow(call.Run)].(*Run); call.State == Committed && run != nil && call.Delivery.Number >= run.FirstDelivery && !run.Wrote {
+		if run, _ := c.rows[RunRow(call.Run)].(*Run); call.State == Committed && run != nil && call.of(run) && !run.Wrote {
 			c.fail("run %s has committed %s and is not said to have written", run.Key, name)
 		}
 	}
@@ -183,16 +195,21 @@ func (c *checker) inbound(in *Inbound) {
 	if !in.Registered && !in.Closed() {
 		c.fail("message %q was named by nobody", in.ID)
 	}
+	// A row that is gone was purged; one that is younger than the closing, or was re-created, may
+	// have been made anew since.
 	for _, a := range in.Answered {
 		if a.Report {
-			if rep, _ := c.rows[ReportRow(a.ID)].(*Report); rep != nil && !slices.Contains(rep.Answers, in.ID) {
+			rep, _ := c.rows[ReportRow(a.ID)].(*Report)
+			if rep != nil && rep.At <= in.ClosedAt && !slices.Contains(rep.Answers, in.ID) {
 				c.fail("message %q is answered by report %q, which does not say so", in.ID, a.ID)
 			}
 			continue
 		}
-		// A row that is gone was purged.
 		e, _ := c.rows[EffectRow(a.ID)].(*Effect)
-		if e != nil && !slices.ContainsFunc(e.Calls, func(call Call) bool { return call.State == Committed && slices.Contains(call.Answers, in.ID) }) {
+		says := func(call Call) bool {
+			return call.State == Committed && slices.Contains(call.Answers, in.ID) || call.Vanished
+		}
+		if e != nil && e.Calls[0].At <= in.ClosedAt && !slices.ContainsFunc(e.Calls, says) {
 			c.fail("message %q is answered by %s, which has committed no such answer", in.ID, effectName(a.Intent, a.Key))
 		}
 	}
@@ -228,7 +245,7 @@ func (c *checker) listed(rows int) {
 		}
 		found[u.Effect] = true
 		e, _ := c.rows[EffectRow(u.Effect)].(*Effect)
-		if e == nil || len(e.Calls) == 0 {
+		if e == nil {
 			c.fail("the head lists %s, which has no row", name)
 			continue
 		}
@@ -282,7 +299,7 @@ func (c *checker) landed() {
 			c.fail("the head remembers another landing of %q than its row says", l.ID)
 		}
 	}
-	for _, key := range sortedKeys(c.rows) {
+	for _, key := range c.keys {
 		rec := c.rows[key]
 		l, ok := landing(rec)
 		if ok && rec.Index().Landed != l.Seq || !ok && rec.Index().Landed != 0 {
@@ -302,7 +319,7 @@ func (c *checker) wrote() {
 		}
 		newest[w.Source] = w.Number
 	}
-	for _, key := range sortedKeys(c.rows) {
+	for _, key := range c.keys {
 		run, ok := c.rows[key].(*Run)
 		if !ok || !run.Finished() || !run.Wrote || run.Order.Source == "" || run.Index().Due <= c.now {
 			continue

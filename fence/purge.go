@@ -1,6 +1,7 @@
 package fence
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/fencedrun/fencedrun/internal/sabotage"
@@ -26,7 +27,10 @@ type PurgeVerdict struct {
 func (r Rules) Purge(v View, q PurgeRequest) (PurgeVerdict, Change) {
 	s := r.start(v, q.Identity)
 	var verdict PurgeVerdict
-	for _, rec := range q.Due {
+	// A row goes after those that need it.
+	due := slices.Clone(q.Due)
+	slices.SortStableFunc(due, func(a, b Record) int { return cmp.Compare(purgeRank(a), purgeRank(b)) })
+	for _, rec := range due {
 		// Judge the row as it is now, not as it was found.
 		now, ok := s.must(rec.RowKey())
 		if !ok || now == nil {
@@ -77,6 +81,16 @@ func (r Rules) Purge(v View, q PurgeRequest) (PurgeVerdict, Change) {
 	return verdict, s.idle()
 }
 
+func purgeRank(rec Record) int {
+	switch rec.(type) {
+	case *Run:
+		return 0
+	case *Effect, *Report:
+		return 1
+	}
+	return 2
+}
+
 // due reports whether a row's own retention has passed.
 func (s *step) due(rec Record) bool {
 	due := rec.Index().Due
@@ -89,10 +103,7 @@ func (s *step) neededUntil(rec Record) Millis {
 	switch rec := rec.(type) {
 	case *Run:
 		return s.runNeeded(rec)
-	case *Effect:
-		if s.unresolved(rec.ID) >= 0 {
-			return s.later()
-		}
+	case *Effect: // pending and ambiguous ones are never due
 		return s.effectNeeded(rec)
 	case *Inbound:
 		if s.taker(rec.ID) != nil && !s.isOff(sabotage.PurgesUnresolved) {
@@ -100,14 +111,16 @@ func (s *step) neededUntil(rec Record) Millis {
 		}
 		var until Millis
 		for _, a := range rec.Answered {
-			if !a.Report {
-				until = max(until, s.rowNeeded(a.ID))
+			key := EffectRow(a.ID)
+			if a.Report {
+				key = ReportRow(a.ID)
 			}
+			until = max(until, s.stays(key))
 		}
 		return until
 	case *Reference:
 		if rec.Effect != "" {
-			return s.rowNeeded(rec.Effect)
+			return s.stays(EffectRow(rec.Effect))
 		}
 	}
 	return 0
@@ -156,16 +169,21 @@ func (s *step) effectNeeded(e *Effect) (until Millis) {
 	return until
 }
 
-// rowNeeded says for how long effect id stays, for a row that is of use beside it only.
-func (s *step) rowNeeded(id string) Millis {
-	e, _ := s.mustEffect(id)
-	switch {
-	case e == nil:
+// stays says for how long an effect or report stays, for a row that is of use beside it: one
+// that is due and not gone yet goes with the next purge.
+func (s *step) stays(key string) Millis {
+	rec, _ := s.must(key)
+	if rec == nil {
 		return 0
-	case s.due(e):
-		return s.effectNeeded(e)
 	}
-	return max(e.Index().Due, s.later())
+	due := rec.Index().Due
+	switch {
+	case due == 0:
+		return s.later()
+	case due > s.now:
+		return due
+	}
+	return s.now + 1
 }
 
 // keep makes a row due again at a later time.

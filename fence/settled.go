@@ -85,18 +85,24 @@ func (s *step) answer(id string, by Answer) {
 }
 
 // wrote notes that the run of a call owns a committed effect, unless the call is known to have
-// failed or belongs to an earlier generation of the run (rule S4.6).
+// failed (rule S4.6).
 func (s *step) wrote(call *Call) {
 	if call.Run == (RunKey{}) || call.State == Failed {
 		return
 	}
 	run, ok := s.mustRun(call.Run)
-	if !ok || run == nil || run.Wrote || call.Delivery.Number < run.FirstDelivery {
+	if !ok || run == nil || run.Wrote || !call.of(run) {
 		return
 	}
 	run = s.editRun(run)
 	run.Wrote = true
 	s.superseder(run)
+}
+
+// of reports whether the call was made by this generation of run, which may have been purged
+// and begun anew since.
+func (c *Call) of(run *Run) bool {
+	return c.Run == run.Key && run.FirstDelivery > 0 && c.Delivery.Number >= run.FirstDelivery && c.At >= run.BegunAt
 }
 
 // superseder keeps, per source, the newest order of the runs that ended with success and wrote.

@@ -23,6 +23,8 @@ type world struct {
 	// careful finds a transition that changes the view it was given; quick decides on the
 	// bounded view only.
 	careful, quick bool
+	// inPlace writes rows where they are, for histories of ten thousand.
+	inPlace bool
 	// loads counts the rows that the smallest view of the last decision held.
 	loads int
 	lost  map[string]bool // rows that were lost on purpose
@@ -201,7 +203,10 @@ func (w *world) apply(conv string, change fence.Change) {
 	}
 	c := w.conv(conv)
 	c.head = change.Head
-	rows := maps.Clone(c.rows)
+	rows := c.rows
+	if !w.inPlace {
+		rows = maps.Clone(rows)
+	}
 	for _, rec := range change.Rows {
 		rows[rec.RowKey()] = rec
 		delete(w.lost, rec.RowKey())

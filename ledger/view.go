@@ -50,11 +50,13 @@ func (op *operation) lapsed(now fence.Millis) bool {
 	if v.Head == nil {
 		return false
 	}
-	for i := range v.Head.Seats {
-		until := v.Leases[seatLease(&v.Head.Seats[i])]
-		// One that the store itself called lapsed is believed for one lease time.
-		if until <= now && (until > op.c.loaded || now-op.c.loaded >= op.l.Rules.Lease) {
-			return true
+	if someLapsed(v, now) {
+		for i := range v.Head.Seats {
+			until := v.Leases[seatLease(&v.Head.Seats[i])]
+			// One that the store itself called lapsed is believed for one lease time.
+			if until <= now && (until > op.c.loaded || now-op.c.loaded >= op.l.Rules.Lease) {
+				return true
+			}
 		}
 	}
 	for i := range v.Head.Unresolved {
@@ -64,6 +66,16 @@ func (op *operation) lapsed(now fence.Millis) bool {
 		}
 	}
 	return false
+}
+
+// someLapsed tells cheaply that no seat's lease can have run out.
+func someLapsed(v *fence.View, now fence.Millis) bool {
+	for _, until := range v.Leases {
+		if until <= now {
+			return true
+		}
+	}
+	return len(v.Leases) < len(v.Head.Seats)
 }
 
 func seatLease(seat *fence.Seat) fence.LeaseID {

@@ -106,8 +106,8 @@ func (op *operation) follow(view fence.View, change fence.Change, w Write, now f
 	for _, key := range change.Absent {
 		v.Rows[key] = nil
 	}
-	for _, rec := range change.Rows {
-		v.Rows[rec.RowKey()] = rec
+	for i, rec := range change.Rows {
+		v.Rows[w.Put[i].Key] = rec
 	}
 	for _, key := range change.Delete {
 		v.Rows[key] = nil

@@ -241,7 +241,18 @@ func TestABeatThatHangsIsGivenUpInsideTheLease(t *testing.T) {
 	})
 }
 
-func TestAConversationThatHangsKeepsNoOtherFromLearning(t *testing.T) {
+func TestASlowLedgerDoesNotSlowTheBeatDown(t *testing.T) {
+	onMemory(t, func(b *bench) {
+		p := b.process()
+		p.spy.OnRenew(func(context.Context, []ledger.LeaseKey) error { time.Sleep(4 * time.Second); return nil })
+		_ = p.deliver(job(1), func(context.Context) error { time.Sleep(101 * time.Second); return nil })
+		if n := p.spy.count(&p.spy.renews); n != 10 {
+			b.Errorf("%d beats in 100 s", n)
+		}
+	})
+}
+
+func TestConversationsThatHangKeepNoOtherFromLearning(t *testing.T) {
 	onMemory(t, func(b *bench) {
 		p, q := b.process(), b.process()
 		var wg sync.WaitGroup
@@ -252,26 +263,31 @@ func TestAConversationThatHangsKeepsNoOtherFromLearning(t *testing.T) {
 			}
 			return nil
 		})
-		// One run waits in the ledger for ever, holding its conversation in this process.
-		wg.Go(func() {
-			_ = p.deliver(numbered(1), func(ctx context.Context) error {
-				meanwhileOn(b, q, "c1")
-				_, err := runs.FromContext(ctx).CatchUp(context.WithValue(ctx, hangs{}, true))
-				return err
+		// These runs wait in the ledger for ever, each holding its conversation in this process,
+		// and were there first.
+		for i := range 6 {
+			wg.Go(func() {
+				_ = p.deliver(numbered(i), func(ctx context.Context) error {
+					meanwhileOn(b, q, fmt.Sprint("c", i))
+					_, err := runs.FromContext(ctx).CatchUp(context.WithValue(ctx, hangs{}, true))
+					return err
+				})
 			})
-		})
+		}
+		time.Sleep(time.Second)
 		// Another is superseded meanwhile.
-		newer := numbered(2)
+		late := numbered(9)
+		newer := late
 		newer.ID, newer.Order.Number = "newer", 2
 		wg.Go(func() {
-			v := p.deliver(numbered(2), func(ctx context.Context) error {
+			v := p.deliver(late, func(ctx context.Context) error {
 				<-ctx.Done()
 				return context.Cause(ctx)
 			})
 			wantVerdict(b, v, runs.ActionComeBack, "superseded")
 		})
 		time.Sleep(time.Second)
-		_ = q.deliver(newer, func(context.Context) error { time.Sleep(25 * time.Second); return nil })
+		_ = q.deliver(newer, func(context.Context) error { time.Sleep(time.Minute); return nil })
 		if told := p.told("lease_lost"); len(told) != 1 {
 			b.Errorf("told %v", told)
 		}
@@ -324,6 +340,26 @@ func TestABeatThatCrossesTheHandlersReturnTakesNoLeaseUpAgain(t *testing.T) {
 			return errors.New("later")
 		})
 		wantVerdict(b, v, runs.ActionReturn, "")
+		// Nor is it lost, now that nobody holds it.
+		cancel(b, b.process(), job(1))
+		close(released)
+		synctest.Wait()
+		if told := p.told("lease_lost"); len(told) != 0 {
+			b.Errorf("told %v", told)
+		}
+	})
+	onEach(t, func(b *bench) {
+		p := b.process()
+		beating, released := make(chan struct{}), make(chan struct{})
+		p.spy.OnRenew(func(context.Context, []ledger.LeaseKey) error {
+			close(beating)
+			<-released
+			return nil
+		})
+		_ = p.deliver(job(1), func(context.Context) error {
+			<-beating
+			return errors.New("later")
+		})
 		close(released)
 		synctest.Wait()
 		wantVerdict(b, p.deliver(exclusive(job(2)), idle), runs.ActionDone, "")

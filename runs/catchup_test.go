@@ -260,6 +260,27 @@ func TestProgressAndDismissalAreRefusedToADeliveryThatMayNotWrite(t *testing.T) 
 	}
 }
 
+func TestARefusalWhoseTimeIsNotKnownMakesNoneUp(t *testing.T) {
+	onMemory(t, func(b *bench) {
+		p := b.process()
+		_ = p.deliver(job(1), func(ctx context.Context) error {
+			done := make(chan struct{})
+			b.Cleanup(func() { <-done })
+			go func() {
+				defer close(done)
+				_ = p.deliver(job(2), func(context.Context) error { time.Sleep(time.Minute); return nil })
+			}()
+			time.Sleep(time.Second)
+			err := runs.FromContext(ctx).SaveProgress(ctx, 1)
+			refused, _ := errors.AsType[*runs.RefusedError](err)
+			if refused == nil || refused.Reason != "superseded" || refused.RetryAfter > time.Minute {
+				b.Errorf("got %#v", err)
+			}
+			return err
+		})
+	})
+}
+
 func TestWhatTheCallerBreaksOffIsNoErrorOfTheLedger(t *testing.T) {
 	onMemory(t, func(b *bench) {
 		p := b.process()

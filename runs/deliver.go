@@ -47,9 +47,6 @@ func (k *Keeper) Deliver(ctx context.Context, job Job, d Delivery, handler func(
 	if err := k.open(); err != nil {
 		return Verdict{Action: ActionRetry, Reason: fence.ReasonLedger}.because(err)
 	}
-	if ctx.Err() != nil {
-		return broken(ctx)
-	}
 	job = job.own()
 	r, verdict := k.begin(ctx, job)
 	if r == nil {

@@ -201,6 +201,35 @@ func TestAJobThatWasSupersededAtWorkComesBackOrIsDroppedThoughItSwallowedTheErro
 	})
 }
 
+func TestAJobThatWasSupersededAfterItDidEverythingIsDone(t *testing.T) {
+	onEach(t, func(b *bench) {
+		p := b.process()
+		v := p.deliver(job(1, "m1"), func(ctx context.Context) error {
+			if err := once(ctx, reply("m1"), nothing); err != nil {
+				b.Error(err)
+			}
+			done := make(chan struct{})
+			b.Cleanup(func() { <-done })
+			go func() {
+				defer close(done)
+				_ = p.deliver(job(2, "m2"), func(context.Context) error { time.Sleep(time.Minute); return nil })
+			}()
+			time.Sleep(time.Second)
+			if err := once(ctx, tag("nice to have"), nothing); !errors.Is(err, runs.ErrSuperseded) {
+				b.Errorf("got %v", err)
+			}
+			if err := runs.FromContext(ctx).SaveProgress(context.WithoutCancel(ctx), 1); !errors.Is(err, runs.ErrSuperseded) {
+				b.Errorf("got %v", err)
+			}
+			return nil
+		})
+		wantVerdict(b, v, runs.ActionDone, "")
+		if !p.run(job(1)).Finished() || v.Note == "" {
+			b.Errorf("got %+v", v)
+		}
+	})
+}
+
 func TestACancelledRunIsDroppedThoughItSwallowedTheError(t *testing.T) {
 	onEach(t, func(b *bench) {
 		p := b.process()

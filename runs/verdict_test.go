@@ -421,3 +421,26 @@ func TestDoGivesTheHandlersErrorOrTheVerdict(t *testing.T) {
 		}
 	})
 }
+
+func TestARunSharesNothingWithItsCaller(t *testing.T) {
+	onMemory(t, func(b *bench) {
+		p := b.process()
+		j := job(1, "m1")
+		answers := []string{"m1"}
+		v := p.deliver(j, func(ctx context.Context) error {
+			j.Inbound[0] = "overwritten"
+			if got := runs.FromContext(ctx).Job(); got.Inbound[0] != "m1" || got.Mode != runs.Supersede {
+				b.Errorf("job %+v", got)
+			}
+			runs.FromContext(ctx).Job().Inbound[0] = "overwritten"
+			err := once(ctx, runs.Effect{Intent: "reply", Key: runs.Key("n", 1), Answers: answers}, nothing)
+			answers[0] = "overwritten"
+			return err
+		})
+		wantVerdict(b, v, runs.ActionDone, "")
+		h := p.history("c")
+		if h.Runs[0].Inbound[0] != "m1" || h.Effects[0].Deciding().Answers[0] != "m1" || !h.Inbound[0].Closed() {
+			b.Errorf("history %+v %+v", h.Runs[0], h.Effects[0])
+		}
+	})
+}

@@ -15,7 +15,8 @@ import (
 
 // bench is what a test of the store works on.
 type bench struct {
-	*testing.T
+	testing.TB
+	t     *testing.T // nil in a benchmark
 	ctx   context.Context
 	store ledger.Store
 	open  func(t *testing.T) ledger.Store
@@ -27,7 +28,7 @@ type bench struct {
 // other returns another handle on the store's data.
 func (b *bench) other() ledger.Store {
 	b.Helper()
-	return b.again(b.T, b.store)
+	return b.again(b.t, b.store)
 }
 
 // tag draws a tag. It looks like nothing in particular: no store may make anything of it.

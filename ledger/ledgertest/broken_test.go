@@ -216,7 +216,7 @@ var mistakes = map[string]struct {
 		s := &broken{Store: memledger.New()}
 		s.load = func(ctx context.Context, conversation string, q ledger.Query) (ledger.Snapshot, error) {
 			head, err := s.Store.Load(ctx, conversation, ledger.Query{Run: q.Run})
-			runtime.Gosched()
+			time.Sleep(50 * time.Microsecond)
 			rest, _ := s.Store.Load(ctx, conversation, q)
 			rest.Tag, rest.Head = head.Tag, head.Head
 			return rest, err

@@ -74,12 +74,11 @@ func racers(b *bench) {
 }
 
 func fair(b *bench) {
-	const goroutines = 50
 	for _, processes := range []int{1, 4} {
-		claims := 20
+		goroutines, claims := 50, 20
 		switch {
 		case brief():
-			claims = 3
+			goroutines, claims = 16, 4
 		case processes > 1:
 			claims = 5
 		}

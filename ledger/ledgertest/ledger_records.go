@@ -173,7 +173,7 @@ func epochs(b *bench) {
 // nothing but the tag and the nonce tells the two deliveries apart.
 func lostBegin(b *bench) {
 	for round := range 5 {
-		m := Crashable(func() ledger.Store { return b.open(b.T) })
+		m := Crashable(func() ledger.Store { return b.open(b.t) })
 		w := b.worker(m)
 		if _, err := w.Stamp(b.ctx, "c"); err != nil { // flushed
 			b.Fatal(err)
@@ -255,10 +255,11 @@ func beatsLearn(b *bench) {
 			}
 			return v
 		}
-		w.once(h, w.effect(c, "tag", "a"), "done")
 		if ref, err := h.SaveProgress(b.ctx, []byte("x")); err != nil || ref != nil {
 			b.Fatalf("%+v, %v", ref, err)
 		}
+		w.once(h, w.effect(c, "tag", "a"), "done")
+		pending := w.claim(h, w.effect(c, "tag", "b"))
 		if moved() {
 			b.Errorf("same process %v: its own writes count as somebody else's", same)
 		}
@@ -274,6 +275,14 @@ func beatsLearn(b *bench) {
 		newer.begin(c, ordered(job(c+"2"), 2))
 		if !moved() {
 			b.Errorf("same process %v: a newer run is not noticed", same)
+		}
+		// What a run may do without its right tells nothing about it.
+		w.settle(h, pending, fence.Committed, "done")
+		if v, _, err := h.Claim(b.ctx, w.effect(c, "tag", "c")); err != nil || v.Refusal == nil {
+			b.Errorf("same process %v: claim of a superseded run: %s, %v", same, verdict(v), err)
+		}
+		if !moved() {
+			b.Errorf("same process %v: a newer run is not noticed any more", same)
 		}
 		if v := beat(); v.Refusal == nil || v.Refusal.Reason != fence.ReasonSuperseded {
 			b.Errorf("same process %v: beat %+v, want superseded", same, v)
@@ -375,6 +384,35 @@ func purgeGoesOn(b *bench) {
 	hist, err := w.History(b.ctx, "held")
 	if err != nil || len(hist.Inbound) != 40 || len(hist.Effects) != 1 || len(hist.Runs) != 1 {
 		b.Errorf("what had to stay: %d inbound, %d effects, %d runs, %v", len(hist.Inbound), len(hist.Effects), len(hist.Runs), err)
+	}
+	// Nor do conversations that have nothing left but what is kept for ever.
+	for i := range 30 {
+		c := fmt.Sprint("forever", i)
+		q := w.effect(c, "tag", "t")
+		q.Forever = true
+		v, _, err := w.Claim(b.ctx, c, q)
+		if err != nil || v.Call == nil {
+			b.Fatalf("claim: %s, %v", verdict(v), err)
+		}
+		if s, _, err := w.Settle(b.ctx, c, outcome(v, fence.Committed, "done")); err != nil || !s.Recorded {
+			b.Fatalf("settle: %+v, %v", s, err)
+		}
+	}
+	b.wait(b.load("c", ledger.Query{}).Now + 5)
+	if _, err := w.Stamp(b.ctx, "last"); err != nil {
+		b.Fatal(err)
+	}
+	b.wait(b.load("c", ledger.Query{}).Now + 5)
+	for range 20 {
+		if _, err := purger.Purge(b.ctx, 2); err != nil {
+			b.Fatal(err)
+		}
+	}
+	if b.load(ledger.ConversationKey("", "last"), ledger.Query{}).Tag != "" {
+		b.Error("what is kept for ever hides a conversation that is due")
+	}
+	if h, err := w.History(b.ctx, "forever7"); err != nil || len(h.Effects) != 1 {
+		b.Errorf("what is kept for ever: %+v, %v", h, err)
 	}
 	// It comes to an end although something is left that is due.
 	for i := 0; ; i++ {

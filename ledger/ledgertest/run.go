@@ -26,7 +26,7 @@ func RunShared(t *testing.T, open func(t *testing.T) ledger.Store, again func(t 
 			for _, c := range tests {
 				t.Run(c.promises, func(t *testing.T) {
 					store := open(t)
-					c.run(&bench{T: t, ctx: t.Context(), store: store, open: open, again: again})
+					c.run(&bench{TB: t, t: t, ctx: t.Context(), store: store, open: open, again: again})
 				})
 			}
 		})

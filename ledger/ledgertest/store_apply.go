@@ -94,16 +94,16 @@ func exactNames(b *bench) {
 func replaces(b *bench) {
 	b.write("c", ledger.Write{
 		Head:   row("", "head 1", fence.Index{Due: 1}),
-		Put:    []ledger.Row{row("a", "1", fence.Index{Open: fence.OpenInbound, At: 5}), row("b", "1"), row("c", "1")},
+		Put:    []ledger.Row{row("a", "1", fence.Index{Open: fence.OpenInbound, At: 5, Due: 1}), row("b", "1"), row("c", "1")},
 		Leases: []ledger.LeaseWrite{{Run: "r", Nonce: "1", For: time.Minute}, {Run: "r", Nonce: "2", For: time.Minute}},
 	})
 	b.write("other", ledger.Write{Put: []ledger.Row{row("a", "other"), row("b", "other")}})
 	b.write("c", ledger.Write{
 		Head: row("", "head 2", fence.Index{Due: 2}),
-		Put:  []ledger.Row{row("a", "2", fence.Index{Landed: 9}), row("d", "2")}, Delete: []string{"b", "never there"},
+		Put:  []ledger.Row{row("a", "2", fence.Index{Landed: 9, Due: 2}), row("d", "2")}, Delete: []string{"b", "never there"},
 		Leases: []ledger.LeaseWrite{{Run: "r", Nonce: "1"}, {Run: "r", Nonce: "3", For: time.Minute}},
 	})
-	b.wantRows("c", row("a", "2", fence.Index{Landed: 9}), row("c", "1"), row("d", "2"))
+	b.wantRows("c", row("a", "2", fence.Index{Landed: 9, Due: 2}), row("c", "1"), row("d", "2"))
 	b.wantRows("other", row("a", "other"), row("b", "other"))
 	snap := b.load("c", ledger.Query{Open: true, Tail: true})
 	b.sameRow(snap.Head, row("", "head 2", fence.Index{Due: 2}))

@@ -114,8 +114,10 @@ func oneState(b *bench) {
 	b.apply("c", state(0))
 	var wg sync.WaitGroup
 	var stop atomic.Bool
+	var written atomic.Int64
 	wg.Go(func() {
 		for i := 1; !stop.Load(); i++ {
+			written.Store(int64(i))
 			w := state(i)
 			w.Tag = fmt.Sprint(i - 1)
 			if r, err := other.Apply(b.ctx, "c", w); err != nil || !r.Applied {
@@ -124,7 +126,7 @@ func oneState(b *bench) {
 			}
 		}
 	})
-	for range 300 {
+	for n := 0; n < 200 || written.Load() < 100 && !b.Failed(); n++ {
 		snap := b.load("c", ledger.Query{Keys: []string{"k1", "k2"}})
 		head, _ := snap.Head.Body()
 		if len(snap.Rows) != 2 || len(snap.Leases) != 1 {

@@ -2,10 +2,8 @@ package runstest
 
 import (
 	"context"
-	"fmt"
 	"sync"
 	"sync/atomic"
-	"testing"
 	"time"
 
 	"github.com/fencedrun/fencedrun/internal/seam"
@@ -13,11 +11,20 @@ import (
 	"github.com/fencedrun/fencedrun/runs"
 )
 
+// TB is what this package needs of a *testing.T.
+type TB interface {
+	Helper()
+	Errorf(format string, args ...any)
+	Fatalf(format string, args ...any)
+	FailNow()
+	Cleanup(f func())
+}
+
 // Keeper delivers jobs to handlers. The embedded *runs.Keeper is a further process over the
 // same ledger, which takes no jobs: use it to Stamp, Report, Resolve, Cancel, …
 type Keeper struct {
 	*runs.Keeper
-	t      testing.TB
+	t      TB
 	config runs.Config
 	store  *memledger.Store
 	clock  *clock
@@ -35,7 +42,7 @@ type hook struct {
 
 // NewKeeper returns a Keeper on an empty ledger, whose clock stands at 9:00 on 1 January 2030.
 // config may be nil. It is closed when the test ends.
-func NewKeeper(t testing.TB, config *runs.Config) *Keeper {
+func NewKeeper(t TB, config *runs.Config) *Keeper {
 	t.Helper()
 	k := &Keeper{t: t, clock: newClock()}
 	if config != nil {
@@ -49,7 +56,7 @@ func NewKeeper(t testing.TB, config *runs.Config) *Keeper {
 	k.store = memledger.NewSeamed(&s)
 	outside, err := k.newWorker()
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("runstest: %v", err)
 	}
 	k.Keeper = outside.keeper
 	return k
@@ -97,7 +104,7 @@ func (k *Keeper) DeliverTo(ctx context.Context, job runs.Job, d runs.Delivery, h
 	k.t.Helper()
 	w, err := k.newWorker()
 	if err != nil {
-		k.t.Fatal(err)
+		k.t.Fatalf("runstest: %v", err)
 	}
 	var got Delivered
 	v, how := w.run(ctx, func(ctx context.Context) runs.Verdict {
@@ -131,7 +138,7 @@ func (k *Keeper) history(conversation string) runs.History {
 	k.t.Helper()
 	h, err := k.History(context.Background(), conversation)
 	if err != nil {
-		k.t.Fatal(err)
+		k.t.Fatalf("runstest: %v", err)
 	}
 	return h
 }
@@ -243,7 +250,7 @@ func (k *Keeper) ResolveUnknown(conversation string, happened bool) int {
 	for _, e := range unknown {
 		_, _, err := k.Resolve(context.Background(), conversation, e.ID, runs.Resolution{Happened: happened, By: "test"})
 		if err != nil {
-			k.t.Fatal(fmt.Errorf("runstest: resolve %s: %w", e.Intent, err))
+			k.t.Fatalf("runstest: resolve %s: %v", e.Intent, err)
 		}
 	}
 	return len(unknown)

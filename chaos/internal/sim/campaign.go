@@ -175,7 +175,7 @@ type Caught struct {
 
 // Noticed tries seeds until a world notices that a rule is switched off.
 func (e *Engine) Noticed(name sabotage.Name, seeds int) Caught {
-	c := Campaign{Config: Config{Off: sabotage.Of(name)}}
+	c := Focused(name)
 	for seed := 1; seed <= seeds; seed++ {
 		r := e.Seed(c.Vary(uint64(seed)), uint64(seed), false)
 		if r.Violation != "" {
@@ -183,4 +183,25 @@ func (e *Engine) Noticed(name sabotage.Name, seeds int) Caught {
 		}
 	}
 	return Caught{Name: name, Seeds: seeds}
+}
+
+// focus says in which worlds a rule matters that random ones seldom need.
+var focus = map[string]Config{
+	"unresolved-ignored":     {Handler: "all-silent", Faults: Faults(LateSend, TimeoutBefore, CrashLate), Rate: 12, Provider: "naive"},
+	"unresolved-by-seq-only": {Handler: "all-silent", Faults: Faults(LateSend, TimeoutBefore, CrashLate), Rate: 12, Provider: "naive"},
+	"late-overwrites":        {Faults: Faults(PauseDeadline, PauseAfter, CrashAfter, NotApplied, Duplicate, JobTimeout), Rate: 25, Provider: "honours"},
+	"settled-twice":          {Handler: "elsewhere", Faults: Faults(LostAck, WrittenTwice), Rate: 30},
+	"no-watchdog":            {Mode: "exclusive", Faults: Faults(Cut, Outage, PauseLease, StoreError), Rate: 25},
+	"used-lease-forgiven":    {Mode: "exclusive", Faults: Faults(Cut, Outage, PauseLease, PauseDeadline, StoreError), Rate: 25},
+	"taken-forgotten": {Handler: "all", Order: "peers", Mode: "supersede", Tag: "none", Messages: 1, Budget: 5, Rate: 18,
+		Faults: Faults(Twin, EffectSlow, Grumpy, PauseShort, PauseLease)},
+	"not-started-counts": {Handler: "own", Tag: "none", Messages: 1, Budget: 5, Rate: 14, Attempts: 9, Faults: Faults(PauseAfter)},
+	"refused-for-ever":   {Handler: "read-each", Rate: 30, Messages: 3, Budget: 5, Provider: "naive"},
+}
+
+// Focused returns the campaign that is to notice that a rule is switched off.
+func Focused(name sabotage.Name) Campaign {
+	cfg := focus[name.String()]
+	cfg.Off = sabotage.Of(name)
+	return Campaign{Config: cfg}
 }

@@ -3,6 +3,8 @@ package sim
 import (
 	"context"
 	"errors"
+	"slices"
+	"strconv"
 
 	"github.com/fencedrun/fencedrun/runs"
 )
@@ -43,6 +45,13 @@ func (w *World) observe(_ context.Context, e runs.Event) {
 		c.Events = map[runs.EventKind]int{}
 	}
 	c.Events[e.Kind]++
+	if e.Kind == "committed" {
+		key := e.Effect.ID + "#" + strconv.Itoa(e.Call)
+		if slices.Contains(w.committed, key) && w.tally.Lost == 0 {
+			w.fail("committed twice", "call %d of %s %s is settled twice", e.Call, e.Effect.Intent, e.Effect.Key)
+		}
+		w.committed = append(w.committed, key)
+	}
 	if e.Kind == "reopened" {
 		w.presses++
 	}
@@ -76,7 +85,7 @@ func (w *World) observe(_ context.Context, e runs.Event) {
 		}
 		w.trace = append(w.trace, Step{At: w.now, Lane: "ledger", Task: name, What: text})
 	}
-	if e.Kind == "duplicate" && w.cfg.Provider != "honours" && w.tally.Words == 0 {
+	if e.Kind == "duplicate" && (w.cfg.Provider != "honours" || w.cfg.Strict) && w.tally.Words == 0 {
 		w.fail("duplicate event", "the library itself reports a duplicate: %s %s", e.Effect.Intent, e.Effect.Key)
 	}
 }

@@ -222,7 +222,7 @@ func (w *World) happen(f Fault) bool {
 			return true
 		}
 	case ReusedID:
-		if j := w.chooseJob(func(j *job) bool { return j.state == acked && !j.reused }); j != nil && w.arrived < w.messages {
+		if j := w.chooseJob(func(j *job) bool { return j.state == acked && !j.reused }); j != nil && w.arrived < w.messages && (w.asynq || !w.adapted) {
 			w.reuse = j
 			return true
 		}
@@ -290,8 +290,8 @@ func (w *World) earlyWord() bool {
 		w.say("operator", "says of %s %s, which is under way, that it did not happen", e.Intent, e.Key)
 		w.spawn(w.api, "early word", func(t *task) {
 			before := w.db.clock().UnixMilli()
-			_, _, err := w.api.keeper.Resolve(context.Background(), "c", e.ID, runs.Resolution{By: "operator"})
-			if err == nil && before < int64(deadline) && w.db.clock().UnixMilli() < int64(deadline) && t.applied != 0 {
+			was, _, err := w.api.keeper.Resolve(context.Background(), "c", e.ID, runs.Resolution{By: "operator"})
+			if err == nil && was.State() == fence.Pending && before < int64(deadline) && w.db.clock().UnixMilli() < int64(deadline) && t.applied != 0 {
 				w.fail("early word", "a person's word about %s %s is taken while its call is under way", e.Intent, e.Key)
 			} else if err == nil {
 				w.tally.Words++
@@ -309,9 +309,11 @@ func (w *World) cancelJob(j *job) {
 	w.say("operator", "cancels %s", j.id)
 	w.spawn(w.api, "cancel", func(t *task) {
 		for {
-			_, err := w.api.keeper.Cancel(context.Background(), runs.RunKey{Queue: "sim", ID: j.id}, runs.CancelOptions{By: "operator", Dismiss: dismiss})
+			done, err := w.api.keeper.Cancel(context.Background(), runs.RunKey{Queue: w.queueKey(), ID: j.id}, runs.CancelOptions{By: "operator", Dismiss: dismiss})
 			if err == nil {
-				j.cancelled, j.cancelStep = digest, w.steps
+				if done { // else it had ended before
+					j.cancelled, j.cancelStep = digest, w.steps
+				}
 				return
 			}
 			_ = t.sleep(nil, 3*second)

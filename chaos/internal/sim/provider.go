@@ -41,10 +41,16 @@ type provider struct {
 	human [16]int
 	fence int64
 	tries int
+	yes   []int64 // the fence numbers of the calls that it did, or had done before
 }
 
 // apply makes it happen, as far as the provider's class lets it.
-func (p *provider) apply(s *send) (string, error) {
+func (p *provider) apply(s *send) (value string, err error) {
+	defer func() {
+		if err == nil {
+			p.yes = append(p.yes, s.fence)
+		}
+	}()
 	switch p.w.cfg.Provider {
 	case "honours":
 		for _, have := range p.done {

@@ -49,6 +49,8 @@ type job struct {
 	// What the oracles remember.
 	entries     []int64 // delivery numbers of the handlers entered
 	calls       int     // of Deliver
+	blind       int
+	refusal     string // of its last delivery
 	progress    int
 	handled     []string // digests whose handler was entered
 	succeededAt int
@@ -76,6 +78,9 @@ type delivery struct {
 func (w *World) put(j *job) {
 	j.index = len(w.jobs)
 	j.id = fmt.Sprintf("j%d", j.index)
+	if w.adapted && !w.asynq {
+		j.id = fmt.Sprint(j.index + 1) // River's ids are numbers
+	}
 	if old := w.reuse; old != nil && old.state == acked && !w.calm {
 		// The queue's ids may be used again once their job is done.
 		w.reuse = nil
@@ -83,6 +88,14 @@ func (w *World) put(j *job) {
 		j.id = old.id
 		j.digest = fmt.Sprintf("%s for %s", old.id, messageID(j.msg))
 		j.entries, j.calls, j.handled, j.overlaps, j.reused = old.entries, old.calls, old.handled, old.overlaps, true
+	}
+	if w.adapted && j.order == (runs.Order{}) {
+		switch {
+		case !w.asynq: // the adapter orders by the job's id
+			j.order = runs.Order{Source: w.queueKey(), Number: int64(j.index + 1)}
+		case j.stamp != 0: // and by the stamp
+			j.order = runs.Order{Source: runs.StampSource, Number: j.stamp}
+		}
 	}
 	if j.digest == "" {
 		j.digest = j.id
@@ -164,6 +177,10 @@ func (w *World) work(t *task, d *delivery) {
 		w.settleBare(t, d, err)
 		return
 	}
+	if w.adapted {
+		w.adaptedWork(t, d, queue)
+		return
+	}
 	for {
 		v := w.deliverFenced(t, d, queue)
 		if v.Action == runs.ActionStale {
@@ -202,7 +219,7 @@ func protect(f func() error) (err error) {
 func (w *World) deliverFenced(t *task, d *delivery, queue context.Context) (v runs.Verdict) {
 	j := d.j
 	job := runs.Job{
-		Queue: "sim", ID: j.id, Conversation: j.conv(), Order: j.order, Digest: j.digest, Mode: w.cfg.Mode, Reads: runs.AfterBegin,
+		Queue: w.queueKey(), ID: j.id, Conversation: j.conv(), Order: j.order, Digest: j.digest, Mode: w.cfg.Mode, Reads: runs.AfterBegin,
 		Inbound: messageNames[j.msg : j.msg+1],
 	}
 	if j.h.NoInbound {
@@ -354,7 +371,7 @@ func (w *World) stale(t *task, d *delivery, queue context.Context) {
 		w.rescue(d.j, d)
 		return
 	}
-	job := runs.Job{Queue: "sim", ID: d.j.id, Conversation: "c"}
+	job := runs.Job{Queue: w.queueKey(), ID: d.j.id, Conversation: "c"}
 	wait, cancel := d.p.withTimeout(queue, 10*time.Minute)
 	defer cancel()
 	_ = d.p.keeper.WaitStale(wait, job)

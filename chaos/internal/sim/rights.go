@@ -55,7 +55,7 @@ func (w *World) alive(v fence.View) []fence.Seat {
 	var seats []fence.Seat
 	for _, seat := range v.Head.Seats {
 		until := v.Leases[fence.LeaseID{Run: fence.RunRow(seat.Run), Nonce: seat.Delivery.Nonce}]
-		if until > v.Now && until < v.Now+29_900 && !slices.Contains(w.revived, seat.Delivery.Nonce) {
+		if until > v.Now && until < v.Now+29_900 && (w.cfg.Strict || !slices.Contains(w.revived, seat.Delivery.Nonce)) {
 			seats = append(seats, seat)
 		}
 	}
@@ -82,7 +82,7 @@ func (w *World) granted(h *hand, s *send, call *runs.Call, with runs.With) {
 		return
 	}
 	id, _ := key.EffectOf(s.idem)
-	v, ok := w.peek(fence.EffectRow(id), runRow(h.j))
+	v, ok := w.peek(fence.EffectRow(id), w.runRow(h.j))
 	e, _ := v.Rows[fence.EffectRow(id)].(*fence.Effect)
 	if !ok || e == nil {
 		w.fail("grant", "%s is called with no claim in the ledger", s)
@@ -119,7 +119,7 @@ func (w *World) granted(h *hand, s *send, call *runs.Call, with runs.With) {
 
 // mayWrite checks rule S5.2 as of the claim.
 func (w *World) mayWrite(h *hand, s *send, call *fence.Call, v fence.View) {
-	run, _ := v.Rows[runRow(h.j)].(*fence.Run)
+	run, _ := v.Rows[w.runRow(h.j)].(*fence.Run)
 	if run == nil {
 		w.fail("no run", "%s is called by %s, which the ledger does not know", s, h.j.id)
 		return
@@ -129,6 +129,11 @@ func (w *World) mayWrite(h *hand, s *send, call *fence.Call, v fence.View) {
 		w.fail("not active", "%s is called by %s, which is %s", s, h.j.id, run.State)
 	case run.Delivery != call.Delivery:
 		w.fail("stale delivery", "%s is called by delivery %d of %s although %d is the latest", s, call.Delivery.Number, h.j.id, run.Delivery.Number)
+	}
+	for _, other := range w.begins {
+		if w.cfg.Mode == runs.Exclusive && w.tally.Lost == 0 && other.j != h.j && other.begun > h.begun && other.begun < h.t.stored {
+			w.fail("used lease", "%s is called by %s although %s has held the conversation since", s, h.j.id, other.j.id)
+		}
 	}
 	for _, seat := range w.alive(v) {
 		if seat.Run == run.Key {
@@ -177,7 +182,7 @@ func (w *World) entered(h *hand) {
 		if slices.Contains(j.entries, h.delivery) {
 			w.fail("delivery number", "delivery %d of %s is entered twice", h.delivery, j.id)
 		}
-		if h.delivery > int64(j.calls+j.overlaps) {
+		if h.delivery > int64(j.calls+j.overlaps) && !(w.adapted && w.asynq) { // asynq's adapter delivers again by itself
 			w.fail("delivery number", "%s is entered as delivery %d and was delivered %d times", j.id, h.delivery, j.calls)
 		}
 		if j.succeeded == h.digest && j.succeeded != "" && t.stored > j.succeededAt {
@@ -196,13 +201,15 @@ func (w *World) entered(h *hand) {
 			}
 		}
 	}
+	h.begun = t.stored
 	w.othersInside(h)
+	w.begins = append(w.begins, h)
 	waits := j.waits
 	j.waits, j.released = nil, false
 	if !w.steady(t) || len(waits) == 0 && len(w.inside) < 2 {
 		return
 	}
-	v, ok := w.peek(runRow(j))
+	v, ok := w.peek(w.runRow(j))
 	if !ok {
 		return
 	}
@@ -214,7 +221,7 @@ func (w *World) entered(h *hand) {
 			}
 		}
 	}
-	run, _ := v.Rows[runRow(j)].(*fence.Run)
+	run, _ := v.Rows[w.runRow(j)].(*fence.Run)
 	if run == nil {
 		return
 	}
@@ -247,7 +254,7 @@ func (w *World) othersInside(h *hand) {
 			continue
 		}
 		kept = append(kept, other)
-		if w.cfg.Mode != runs.Exclusive || !w.steady(h.t) || !w.goodClocks() || other.j == h.j || other.j.exempt || other.delivery != other.j.entries[len(other.j.entries)-1] || other.t.p.pausedUntil > w.now || w.tally.Lost > 0 {
+		if w.cfg.Mode != runs.Exclusive || !w.steady(h.t) || !w.goodClocks() || other.j == h.j || other.j.exempt || other.delivery != slices.Max(other.j.entries) || other.t.p.pausedUntil > w.now || w.tally.Lost > 0 {
 			continue
 		}
 		if other.ctx.Err() == nil && other.t.p.pausedUntil < w.now-100*millisecond && other.conv == h.conv {
@@ -262,6 +269,10 @@ func (w *World) concluded(t *task, j *job, h *hand, digest string, v runs.Verdic
 	if h != nil {
 		h.over = true
 	}
+	if w.cfg.User != nil {
+		return
+	}
+	w.blindly(j, h, v)
 	if v.Action == runs.ActionComeBack && h != nil && j.released {
 		j.waits = h.waits
 	}
@@ -307,7 +318,7 @@ func (w *World) isLate(msg int) bool {
 // recorded checks what a delivery's end left in the ledger.
 func (w *World) recorded(j *job, h *hand, v runs.Verdict) {
 	if h == nil && len(j.entries) == 0 && v.Action == runs.ActionComeBack && w.storeHits == 0 && j.calls == 1 {
-		if view, ok := w.peek(runRow(j)); ok && view.Rows[runRow(j)] != nil && !j.reused && !j.exempt && w.tally.Lost == 0 {
+		if view, ok := w.peek(w.runRow(j)); ok && view.Rows[w.runRow(j)] != nil && !j.reused && !j.exempt && w.tally.Lost == 0 {
 			w.fail("left behind", "%s was refused before it began and left a run behind", j.id)
 		}
 	}
@@ -325,7 +336,7 @@ func (w *World) recorded(j *job, h *hand, v runs.Verdict) {
 			return
 		}
 	}
-	if run, _ := view.Rows[runRow(j)].(*fence.Run); run == nil || run.State == fence.RunEnded {
+	if run, _ := view.Rows[w.runRow(j)].(*fence.Run); run == nil || run.State == fence.RunEnded {
 		w.fail("silently", "%s ended while %s is open, and nothing says so", j.id, in.ID)
 	}
 }
@@ -333,4 +344,21 @@ func (w *World) recorded(j *job, h *hand, v runs.Verdict) {
 // rightlySuperseded: a run is superseded by a newer one of the same source only.
 func (w *World) rightlySuperseded(j *job) bool {
 	return slices.ContainsFunc(w.jobs, func(o *job) bool { return o != j && o.order.Newer(j.order) })
+}
+
+// blindly checks that a handler which never looks is stopped: refused twice for the same, its
+// job is parked (rule S5, catching up).
+func (w *World) blindly(j *job, h *hand, v runs.Verdict) {
+	if h == nil || v.Action != runs.ActionRetry || v.Reason != fence.ReasonConversationChanged || h.refusal == "" || h.refusal != j.refusal {
+		j.blind = 0
+	} else {
+		j.blind++
+	}
+	j.refusal = ""
+	if h != nil {
+		j.refusal = h.refusal
+	}
+	if j.blind >= 2 && w.tally.Lost == 0 && w.storeHits == 0 {
+		w.fail("blind", "%s is refused for the same a third time and was not stopped", j.id)
+	}
 }

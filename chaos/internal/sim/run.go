@@ -73,7 +73,7 @@ func (w *World) execute() {
 	w.quiet()
 	w.count(covQuiet)
 	w.countEnd()
-	if w.cfg.Without {
+	if w.cfg.Without || w.cfg.User != nil {
 		return
 	}
 	w.truthful()
@@ -86,7 +86,7 @@ func (w *World) execute() {
 		if !w.operate() {
 			break
 		}
-		operated = true
+		operated, w.calmed = true, true
 		w.loop()
 		if w.bad != "" {
 			return

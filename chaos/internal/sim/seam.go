@@ -28,6 +28,7 @@ type proc struct {
 	skew        int64 // its clock minus the world's
 	drift       int64 // parts per million
 	keeper      *runs.Keeper
+	adapters    adapters
 	seam        *seam.Seam
 	stopping    bool   // takes no more jobs
 	beats       int    // tasks started

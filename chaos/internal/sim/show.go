@@ -17,7 +17,35 @@ func (r *Result) Shown() []Step {
 			list = append(list, s)
 		}
 	}
-	return list
+	return folded(list)
+}
+
+// folded leaves out the rounds of a job that comes back again and again for the same reason.
+func folded(list []Step) []Step {
+	const round = 4 // delivered, refused, sent back, the queue told
+	var kept []Step
+	for i := 0; i < len(list); i++ {
+		same := i >= round && i+round <= len(list)
+		for k := i; same && k < i+round; k++ {
+			same = list[k].Fault == NoFault && words(list[k]) == words(list[k-round])
+		}
+		if same && strings.HasPrefix(list[i].What, "delivers ") {
+			i += round - 1
+			continue
+		}
+		kept = append(kept, list[i])
+	}
+	return kept
+}
+
+// words are a step's text without its numbers.
+func words(s Step) string {
+	return strings.Map(func(r rune) rune {
+		if r >= '0' && r <= '9' || r == '.' {
+			return -1
+		}
+		return r
+	}, strings.TrimSuffix(s.Lane, "1")+s.What)
 }
 
 // Terminal writes a trace as text, one line a step.

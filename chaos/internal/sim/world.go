@@ -26,10 +26,15 @@ type Config struct {
 	Faults   FaultSet
 	Frozen   bool // time passes only when nothing else can happen; no jitter
 	PCT      bool // priorities instead of uniform picks
-	Twice    bool // each job is delivered a second time while the first delivery is at work
+	// Strict also counts as violations what is known and accepted: see docs/found-by-chaos.md.
+	Strict  bool
+	Adapted bool // always through the adapters' own code; else every other world
+	Twice   bool // each job is delivered a second time while the first delivery is at work
 	// Without leaves the library out: the same handlers, queue and faults.
 	Without bool
 	Off     sabotage.Set
+	// User is a handler of somebody else's; only the provider's record is judged then.
+	User *Handler
 }
 
 // World is one conversation with everything around it.
@@ -53,6 +58,7 @@ type World struct {
 
 	on         FaultSet // the faults of this world
 	budget     int
+	calmed     bool // operators have been at work
 	calm       bool // no more faults: operators are at work
 	downUntil  int64
 	db         *database
@@ -62,6 +68,9 @@ type World struct {
 	jobs       []*job
 	lates      []*send
 	landings   []landing
+	committed  []string
+	confirmed  []*send // by a webhook that was told so
+	begins     []*hand
 	inside     []*hand
 	refusals   map[string]int // of the provider, by idempotency key
 	denied     int            // of operators
@@ -81,6 +90,7 @@ type World struct {
 	attempts   int
 	messages   int
 	asynq      bool
+	adapted    bool // jobs go through the adapters' own code
 	priority   []int
 
 	bad     string // the violation, "" none
@@ -165,6 +175,7 @@ func newWorld(cfg Config, src source, p *pool, cov *Coverage, keep bool) *World 
 		w.cfg.Queue = []string{"river", "asynq"}[w.c.choose(2)]
 	}
 	w.asynq = w.cfg.Queue == "asynq"
+	w.adapted = cfg.Rate > 0 && !cfg.Without && (cfg.Adapted || w.c.choose(2) == 1)
 	if w.cfg.Mode == "" {
 		w.cfg.Mode = []runs.Mode{runs.Supersede, runs.Supersede, runs.Exclusive}[w.c.choose(3)]
 	}
@@ -177,7 +188,7 @@ func newWorld(cfg Config, src source, p *pool, cov *Coverage, keep bool) *World 
 	}
 	w.kinds[0] = w.pickHandler(cfg.Handler)
 	w.kinds[1] = w.kinds[0]
-	if w.cfg.Handler == "" && w.c.choose(5) == 1 {
+	if w.cfg.Handler == "" && w.cfg.User == nil && w.c.choose(5) == 1 {
 		w.kinds[1] = w.pickHandler("")
 	}
 	if w.kinds[1].Careless || w.kinds[1].Alone {
@@ -208,6 +219,9 @@ func newWorld(cfg Config, src source, p *pool, cov *Coverage, keep bool) *World 
 }
 
 func (w *World) pickHandler(name string) *Handler {
+	if w.cfg.User != nil {
+		return w.cfg.User
+	}
 	if name == "" {
 		return &Handlers[w.c.choose(len(Handlers))]
 	}
