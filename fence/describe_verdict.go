@@ -117,21 +117,22 @@ func (d *describer) catchUp(v *CatchUpVerdict) string {
 	for i, in := range v.Open {
 		open[i] = in.ID
 	}
-	text := "caught up; open: " + list(open)
+	var b strings.Builder
+	b.WriteString("caught up; open: " + list(open))
 	if v.OpenCount != len(v.Open) {
-		text += fmt.Sprintf(" (%d open in all)", v.OpenCount)
+		fmt.Fprintf(&b, " (%d open in all)", v.OpenCount)
 	}
 	for i := range v.Happened {
-		text += "\n  happened: " + d.conflict(&v.Happened[i])
+		b.WriteString("\n  happened: " + d.conflict(&v.Happened[i]))
 	}
 	for i := range v.Taken {
 		t := &v.Taken[i]
-		text += "\n  unresolved: " + d.conflict(&t.Conflict) + ", has taken " + list(t.Answers)
+		b.WriteString("\n  unresolved: " + d.conflict(&t.Conflict) + ", has taken " + list(t.Answers))
 		if t.Again {
-			text += ", may be called again with params " + orElse(t.Params, "none")
+			b.WriteString(", may be called again with params " + orElse(t.Params, "none"))
 		}
 	}
-	return text
+	return b.String()
 }
 
 func list(ids []string) string { return orElse(strings.Join(ids, ", "), "none") }

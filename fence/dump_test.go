@@ -3,8 +3,6 @@ package fence_test
 import (
 	"encoding/json"
 	"fmt"
-	"maps"
-	"slices"
 	"strings"
 
 	"github.com/fencedrun/fencedrun/fence"
@@ -60,5 +58,3 @@ func decoded(rec fence.Record) (fence.Record, error) {
 	}
 	return copied, json.Unmarshal(dump(rec), copied)
 }
-
-func names[V any](m map[string]V) string { return strings.Join(slices.Sorted(maps.Keys(m)), ", ") }

@@ -102,6 +102,7 @@ func shortest(data []byte, r fence.Rules, err error) error {
 // TestStoriesNoticeWhatMatters plays stories with a rule switched off. Those whose absence
 // breaks a promise of section 11 must be found by random stories, too.
 func TestStoriesNoticeWhatMatters(t *testing.T) {
+	t.Parallel()
 	if underRace || testing.Short() {
 		t.Skip("many stories, and nothing concurrent in them")
 	}

@@ -43,14 +43,20 @@ func (c *checker) row(key string, before, after Record) {
 	}
 	switch before := before.(type) {
 	case *Run:
-		c.runStep(before, after.(*Run))
+		if after, ok := after.(*Run); ok {
+			c.runStep(before, after)
+		}
 	case *Effect:
-		c.effectStep(before, after.(*Effect))
+		if after, ok := after.(*Effect); ok {
+			c.effectStep(before, after)
+		}
 	case *Inbound:
-		c.inboundStep(before, after.(*Inbound))
+		if after, ok := after.(*Inbound); ok {
+			c.inboundStep(before, after)
+		}
 	case *Report:
-		got := after.(*Report)
-		if got.Seq != before.Seq || before.Echo != "" && got.Echo != before.Echo {
+		after, ok := after.(*Report)
+		if ok && (after.Seq != before.Seq || before.Echo != "" && after.Echo != before.Echo) {
 			c.fail("report %q was reported anew", before.ID)
 		}
 	}

@@ -1,6 +1,7 @@
 package fence_test
 
 import (
+	"bytes"
 	"flag"
 	"fmt"
 	"maps"
@@ -12,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/cockroachdb/datadriven"
+
 	"github.com/fencedrun/fencedrun/fence"
 )
 
@@ -78,7 +80,7 @@ func checkRecordsSurvive(t *testing.T, w *world) {
 		}
 		for _, rec := range records {
 			got, err := decoded(rec)
-			if err != nil || string(dump(got)) != string(dump(rec)) || got.RowKey() != rec.RowKey() || got.Index() != rec.Index() {
+			if err != nil || !bytes.Equal(dump(got), dump(rec)) || got.RowKey() != rec.RowKey() || got.Index() != rec.Index() {
 				t.Errorf("%q does not survive being stored: %v\n%s\n%s", rec.RowKey(), err, dump(rec), dump(got))
 			}
 		}

@@ -30,7 +30,8 @@ func (s *step) seat(seat Seat) {
 			s.change.Lease = append(s.change.Lease, LeaseChange{ID: LeaseID{RunRow(old.Run), old.Delivery.Nonce}})
 		}
 	}
-	s.head.Seats = append(kept, seat)
+	kept = append(kept, seat)
+	s.head.Seats = kept
 	s.change.Lease = append(s.change.Lease, LeaseChange{ID: LeaseID{RunRow(seat.Run), seat.Delivery.Nonce}, For: s.Lease})
 }
 

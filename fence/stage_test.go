@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/cockroachdb/datadriven"
+
 	"github.com/fencedrun/fencedrun/fence"
 )
 

@@ -1,6 +1,7 @@
 package fence_test
 
 import (
+	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
@@ -98,7 +99,7 @@ func decide[V any](w *world, conv string, run fence.RunKey, transition func(fenc
 		full, fullChange, err := w.full(c, run, func(view fence.View) (any, fence.Change) { return transition(view) })
 		d.broken = errors.Join(err, sameDecision(v, full, change, fullChange))
 	}
-	if w.careful && string(dump(before)) != string(kept) {
+	if w.careful && !bytes.Equal(dump(before), kept) {
 		d.broken = errors.Join(d.broken, errors.New("a transition changed the view it was given"))
 	}
 	w.apply(conv, change)
@@ -246,7 +247,7 @@ func sameDecision(v, full any, change, fullChange fence.Change) error {
 
 // same is DeepEqual, except that empty and nil are the same.
 func same(a, b any) bool {
-	return reflect.DeepEqual(a, b) || string(dump(a)) == string(dump(b))
+	return reflect.DeepEqual(a, b) || bytes.Equal(dump(a), dump(b))
 }
 
 func sorted[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

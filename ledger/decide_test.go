@@ -139,18 +139,44 @@ func TestARefusalForWhatWasNotKnownIsNoRace(t *testing.T) {
 		}
 		return Result{Applied: true, Now: 1}, nil
 	}
+	loads := 0
+	store.load = func() (Snapshot, error) { loads++; return existing() }
 	l, _ := on(store)
 	key := fence.InboundRow("m")
 	v, err := decideOn(t.Context(), l, func(v fence.View) (string, fence.Change) {
 		_, change := writes(v)
 		if v.Rows[key] == nil {
-			change.Absent = []string{key}
+			change.Absent = []string{key, fence.InboundRow("really absent")}
 			return "without", change
+		}
+		if _, known := v.Rows[fence.InboundRow("really absent")]; !known {
+			return "", fence.Change{Absent: []string{fence.InboundRow("really absent")}}
 		}
 		return "with", change
 	})
-	if v != "with" || err != nil || seen != 2 {
-		t.Errorf("%q, %v after %d applies", v, err, seen)
+	if v != "with" || err != nil || seen != 2 || loads != 1 {
+		t.Errorf("%q, %v after %d applies and %d loads", v, err, seen, loads)
+	}
+}
+
+func TestAVerdictWithoutAWriteDoesNotAssume(t *testing.T) {
+	key := fence.InboundRow("m")
+	loads := 0
+	store := &stub{load: func() (Snapshot, error) {
+		loads++
+		snap, err := existing()
+		snap.Rows = []Row{rowOf(&fence.Inbound{ID: "m"})}[:min(loads-1, 1)] // asked for the second time only
+		return snap, err
+	}}
+	l, _ := on(store)
+	v, err := decideOn(t.Context(), l, func(v fence.View) (bool, fence.Change) {
+		if rec, known := v.Rows[key]; known {
+			return rec != nil, fence.Change{}
+		}
+		return false, fence.Change{Absent: []string{key}}
+	})
+	if !v || err != nil || loads != 2 {
+		t.Errorf("the row is there: %v, %v, after %d loads", v, err, loads)
 	}
 }
 

@@ -297,3 +297,60 @@ func TestARunThatMovesWhileOneLooksIsLookedForAgain(t *testing.T) {
 		}
 	}
 }
+
+func TestWhereARunLivesIsNotRemembered(t *testing.T) {
+	p := start(t)
+	h := p.begin("c1", "j", 0)
+	defer h.Close() // the process goes on knowing the conversation
+	if v, _, err := h.End(t.Context(), fence.EndDiscarded); err != nil || v.Refusal != nil {
+		t.Fatalf("%+v, %v", v, err)
+	}
+	other := &process{Ledger: ledger.New(p.store, p.Options), t: t, drawn: 100}
+	other.begin("c2", "j", 0)
+	p.begin("c1", "another", 0).Close()
+	p.begin("c1", "another", 0).Close() // looks it up: it lives here
+	again, v, _, err := p.Begin(t.Context(), "c1", fence.BeginRequest{
+		Run: fence.RunKey{Queue: "q", ID: "j"}, Mode: fence.Supersede, Reads: fence.AfterBegin, Identity: fence.Identity{Nonce: "x"},
+	})
+	if err != nil || again != nil || v.Refusal == nil || v.Refusal.Reason != fence.ReasonConversationMismatch {
+		t.Errorf("%+v, %v, want refused: it is active elsewhere", v, err)
+	}
+}
+
+// land does an effect whatever has changed.
+func (p *process) land(h *ledger.Handle, effect, intent string) {
+	p.t.Helper()
+	q := p.effect(effect)
+	q.Intent, q.Policy = intent, fence.NoChange
+	v, _, err := h.Claim(p.t.Context(), q)
+	if err != nil || v.Call == nil {
+		p.t.Fatalf("%+v, %v", v, err)
+	}
+	if s, _, err := h.Settle(p.t.Context(), fence.SettleRequest{Effect: q.Effect, Claim: q.Claim, State: fence.Committed}); err != nil || !s.Recorded {
+		p.t.Fatalf("%+v, %v", s, err)
+	}
+}
+
+func TestWhatLandedIsNotRemembered(t *testing.T) {
+	p := start(t)
+	first := p.begin("c", "j", 0)
+	for i := range 2 * fence.MaxLanded {
+		p.land(first, fmt.Sprint("first", i), "earlier")
+	}
+	second, stranger := p.begin("c", "j", 0), p.begin("c", "stranger", 0)
+	p.calls.Take()
+	if v := p.claim(second, "e"); v.Call == nil {
+		t.Fatalf("%+v", v)
+	}
+	if n := p.calls.Take(); n.Loads == 0 {
+		t.Fatalf("%v: what landed earlier was not looked up, so the test proves nothing", n)
+	}
+	// A stranger's write, which the head forgets over many of its own.
+	p.land(stranger, "strange", "note")
+	for i := range 2 * fence.MaxLanded {
+		p.land(second, fmt.Sprint("second", i), "tag")
+	}
+	if v := p.claim(second, "e2"); v.Refusal == nil || v.Refusal.Reason != fence.ReasonConversationChanged {
+		t.Errorf("%+v, want refused for the stranger's write", v)
+	}
+}

@@ -46,8 +46,8 @@ func (k *Keeper) beats(ended chan struct{}) {
 		if k.seam.Sleep(k.ctx, pause) != nil {
 			return
 		}
-		live, any := k.renewable()
-		if !any {
+		live, working := k.renewable()
+		if !working {
 			return
 		}
 		sent := k.seam.Now()
@@ -61,7 +61,7 @@ func (k *Keeper) beats(ended chan struct{}) {
 
 // renewable returns the runs whose lease is to be renewed, in the order in which they began.
 // Without any run at work the beating ends.
-func (k *Keeper) renewable() (renew []*Run, any bool) {
+func (k *Keeper) renewable() (renew []*Run, working bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if len(k.live) == 0 || k.closed {

@@ -2,7 +2,6 @@ package runs
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 
 	"github.com/fencedrun/fencedrun/fence"
@@ -30,7 +29,7 @@ func (r Record) Decode(v any) error {
 	case r.Call.NoValue || len(r.Call.Result) == 0:
 		return localRefusal(fence.ReasonValueNotKept, r.Effect)
 	}
-	if err := json.Unmarshal(r.Call.Result, v); err != nil {
+	if err := decode(r.Call.Result, v); err != nil {
 		return fmt.Errorf("fencedrun: %s: decode the stored result: %w", r.Effect.Intent, err)
 	}
 	return nil

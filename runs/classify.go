@@ -22,10 +22,11 @@ func (e notAppliedError) Unwrap() error    { return e.error }
 // one must say so: one part that may have applied makes the whole unknown.
 func notApplied(err error, classify func(error) bool) bool {
 	for at := err; at != nil; {
-		if says, ok := at.(interface{ NotApplied() bool }); ok && says.NotApplied() {
-			return true
+		if says, ok := at.(interface{ NotApplied() bool }); ok {
+			// The outermost that says anything knows best.
+			return says.NotApplied() || classify != nil && classify(err)
 		}
-		switch x := at.(type) {
+		switch x := at.(type) { //nolint:errorlint // it walks the chain itself, one error at a time
 		case interface{ Unwrap() []error }:
 			return every(x.Unwrap(), classify)
 		case interface{ Unwrap() error }:

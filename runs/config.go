@@ -110,7 +110,10 @@ func (c *Config) withDefaults() (Config, error) {
 		d.Worker = fmt.Sprintf("%s:%d", host, os.Getpid())
 	}
 	d.Worker = clean(d.Worker)
-	return d, d.check()
+	if err := d.check(); err != nil {
+		return d, err
+	}
+	return d, nil
 }
 
 func orDefault[T comparable](field *T, value T) {

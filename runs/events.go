@@ -87,7 +87,7 @@ func logEvent(ctx context.Context, logger *slog.Logger, e Event, keys bool) {
 	if e.Err != nil {
 		attrs = append(attrs, slog.String("error", e.Err.Error()))
 	}
-	logger.LogAttrs(ctx, level, "fencedrun: "+string(e.Kind), attrs...)
+	logger.LogAttrs(ctx, level, "fencedrun: "+string(e.Kind), attrs...) //nolint:sloglint // the kinds are a short list of constants
 }
 
 func levelOf(kind EventKind) slog.Level {

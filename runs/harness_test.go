@@ -347,3 +347,6 @@ func (downStore) FindRun(context.Context, string) (ledger.Home, error) { return 
 func (downStore) Scan(context.Context, ledger.Scan) ([]ledger.Found, error) {
 	return nil, errDown
 }
+
+// same reports whether a handler's error came back as it was, not wrapped.
+func same(got, want error) bool { return got == want } //nolint:errorlint // that is the question

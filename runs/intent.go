@@ -2,7 +2,6 @@ package runs
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"time"
 
@@ -57,8 +56,7 @@ func (in Intent[T]) traits() traits {
 // A *RefusedError says that fn was not called, and why. An *OutcomeError says that it was
 // called and failed, or that nobody knows. The value is also returned beside an
 // OutcomeNotRecorded. ErrValueNotKept says that it was done earlier and its value is not
-// there; a value that was kept and that T cannot decode is an error of encoding/json. At most
-// one With may be given.
+// there; a stored value that T cannot decode is another error. At most one With may be given.
 func (in Intent[T]) Once(ctx context.Context, k EffectKey, fn func(ctx context.Context, call *Call) (T, error), with ...With) (T, error) {
 	var none T
 	r := FromContext(ctx)
@@ -121,30 +119,8 @@ func (in Intent[T]) stored(call *fence.Call, ref EffectRef) (T, error) {
 	if call.NoValue || len(call.Result) == 0 {
 		return value, localRefusal(fence.ReasonValueNotKept, ref)
 	}
-	if err := json.Unmarshal(call.Result, &value); err != nil {
+	if err := decode(call.Result, &value); err != nil {
 		return value, fmt.Errorf("fencedrun: %s: decode the stored result: %w", in.Name, err)
 	}
 	return value, nil
-}
-
-// kept is a result as the ledger is to keep it.
-type kept struct {
-	result  []byte
-	noValue bool // it happened, but its value cannot be kept (rule S7.5)
-}
-
-// keep encodes a result. One that is too large or cannot be encoded is not kept; the effect
-// never runs again for that. A MarshalJSON that panics is no panic of the effect, which has
-// happened.
-func keep(value any, limit int) (result kept) {
-	defer func() {
-		if recover() != nil {
-			result = kept{noValue: true}
-		}
-	}()
-	encoded, err := json.Marshal(value)
-	if err != nil || len(encoded) > limit {
-		return kept{noValue: true}
-	}
-	return kept{result: encoded}
 }

@@ -89,10 +89,8 @@ func checkIDs(field string, ids []string) error {
 		if err := key.ValidateName(fmt.Sprintf("%s[%d]", field, i), id, key.MaxJobID); err != nil {
 			return err
 		}
-		for _, before := range ids[:i] {
-			if before == id {
-				return fmt.Errorf("fencedrun: %s[%d] is named twice", field, i)
-			}
+		if slices.Contains(ids[:i], id) {
+			return fmt.Errorf("fencedrun: %s[%d] is named twice", field, i)
 		}
 	}
 	return nil
@@ -101,11 +99,12 @@ func checkIDs(field string, ids []string) error {
 func (j *Job) key() RunKey { return RunKey{Queue: j.Queue, ID: j.ID} }
 
 // own returns a copy that shares nothing with the caller, defaults filled in.
-func (j Job) own() Job {
-	j.Inbound = slices.Clone(j.Inbound)
-	j.QueueName = clean(j.QueueName)
-	if j.Mode == "" {
-		j.Mode = Supersede
+func (j *Job) own() Job {
+	own := *j
+	own.Inbound = slices.Clone(j.Inbound)
+	own.QueueName = clean(j.QueueName)
+	if own.Mode == "" {
+		own.Mode = Supersede
 	}
-	return j
+	return own
 }

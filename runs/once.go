@@ -140,9 +140,12 @@ func jobOf(r *Run, conversation string) Job {
 func (k *Keeper) unclaim(ctx context.Context, conversation string, q fence.ClaimRequest) {
 	ctx, cancel := k.settleCtx(ctx)
 	defer cancel()
-	_, _, _ = k.ledger.Settle(ctx, conversation, fence.SettleRequest{
+	settle := fence.SettleRequest{
 		Effect: q.Effect, Claim: q.Claim, State: fence.Failed, NotStarted: true, Error: "its ctx was done before the claim was granted",
-	})
+	}
+	if _, _, err := k.ledger.Settle(ctx, conversation, settle); err != nil {
+		_ = k.storeError(ctx, Job{Conversation: conversation}, "settle", err)
+	}
 }
 
 // onlyReplay answers a run that may no longer claim: its handler has returned, or it lost its

@@ -2,11 +2,8 @@ package runs_test
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
-	"reflect"
 	"runtime"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -52,83 +49,6 @@ func TestAnEffectIsCalledOnceAndItsValueIsReplayed(t *testing.T) {
 	})
 }
 
-// unencodable are results that cannot be kept (rule S7.5).
-var unencodable = map[string]any{
-	"too large": strings.Repeat("x", 64<<10),
-	"a channel": make(chan int),
-	"a panic":   panicky{},
-	"an error":  json.RawMessage("{"),
-}
-
-type panicky struct{}
-
-func (panicky) MarshalJSON() ([]byte, error) { panic("not today") }
-
-func TestAResultThatCannotBeKeptNeverRunsAgain(t *testing.T) {
-	for name, value := range unencodable {
-		t.Run(name, func(t *testing.T) {
-			onMemory(t, func(b *bench) {
-				p := b.process()
-				in := runs.Intent[any]{Name: "look"}
-				prov := &provider{}
-				fn := func(ctx context.Context, call *runs.Call) (any, error) { return value, prov.do(ctx, call) }
-				v := p.deliver(job(1), func(ctx context.Context) error {
-					got, err := in.Once(ctx, runs.ID("x"), fn)
-					if err != nil || !reflect.DeepEqual(got, value) {
-						b.Errorf("now: got %v, %v", got, err)
-					}
-					_, err = in.Once(ctx, runs.ID("x"), fn)
-					if !errors.Is(err, runs.ErrValueNotKept) {
-						b.Errorf("replay: got %v", err)
-					}
-					// Without a value to give, the effect is done.
-					if err := once(ctx, runs.Effect{Intent: "look", Key: runs.ID("x")}, prov.do); err != nil {
-						b.Errorf("untyped: got %v", err)
-					}
-					return err
-				})
-				// A job that needs the value is stopped where a person sees it.
-				wantVerdict(b, v, runs.ActionDiscard, "value_not_kept")
-				if prov.count() != 1 || p.effect("c").State() != "committed" || len(p.told("value_not_kept")) != 1 {
-					b.Errorf("called %d times, is %s", prov.count(), p.effect("c").State())
-				}
-			})
-		})
-	}
-}
-
-func TestAResultAtTheLimitIsKeptByteExact(t *testing.T) {
-	onEach(t, func(b *bench) {
-		p := b.process()
-		in := runs.Intent[string]{Name: "look"}
-		want := strings.Repeat("é\x00<", (64<<10)/14)
-		_ = p.deliver(job(1), func(ctx context.Context) error {
-			for range 2 {
-				got, err := in.Once(ctx, runs.ID("x"), func(context.Context, *runs.Call) (string, error) { return want, nil })
-				if err != nil || got != want {
-					b.Errorf("got %d bytes, %v", len(got), err)
-				}
-			}
-			return nil
-		})
-	})
-}
-
-func TestAStoredValueOfAnotherShapeIsAnErrorAndNoCall(t *testing.T) {
-	onMemory(t, func(b *bench) {
-		p := b.process()
-		_ = p.deliver(job(1), func(ctx context.Context) error {
-			_, _ = runs.Intent[string]{Name: "n"}.Once(ctx, runs.ID("x"), func(context.Context, *runs.Call) (string, error) { return "s", nil })
-			_, err := runs.Intent[int]{Name: "n"}.Once(ctx, runs.ID("x"), func(context.Context, *runs.Call) (int, error) {
-				b.Error("called")
-				return 0, nil
-			})
-			wantNamed(b, err, "decode the stored result")
-			return nil
-		})
-	})
-}
-
 type declined struct{}
 
 func (declined) Error() string    { return "declined" }
@@ -137,6 +57,7 @@ func (declined) NotApplied() bool { return true }
 func TestOnlyAnErrorThatSaysSoIsNotApplied(t *testing.T) {
 	maybe := errors.New("maybe")
 	no := runs.NotApplied(errors.New("refused"))
+	isMaybe := func(err error) bool { return errors.Is(err, maybe) }
 	for _, c := range []struct {
 		name     string
 		err      error
@@ -149,11 +70,13 @@ func TestOnlyAnErrorThatSaysSoIsNotApplied(t *testing.T) {
 		{"marked and wrapped", errors.Join(errors.New("x"), no), nil, runs.OutcomeAmbiguous},
 		{"wrapped", wrapped{no}, nil, runs.OutcomeFailed},
 		{"a method", declined{}, nil, runs.OutcomeFailed},
+		{"a method that says no, around one that says yes", doubtful{no}, nil, runs.OutcomeAmbiguous},
+		{"a method that says no, and the classifier", doubtful{maybe}, isMaybe, runs.OutcomeFailed},
 		{"every leaf", errors.Join(no, wrapped{declined{}}), nil, runs.OutcomeFailed},
 		{"one leaf of two", errors.Join(no, maybe), nil, runs.OutcomeAmbiguous},
-		{"the classifier", maybe, func(err error) bool { return err == maybe }, runs.OutcomeFailed},
-		{"the classifier, every leaf", errors.Join(maybe, no), func(err error) bool { return err == maybe }, runs.OutcomeFailed},
-		{"the classifier, one of two", errors.Join(maybe, errors.New("x")), func(err error) bool { return err == maybe }, runs.OutcomeAmbiguous},
+		{"the classifier", maybe, isMaybe, runs.OutcomeFailed},
+		{"the classifier, every leaf", errors.Join(maybe, no), isMaybe, runs.OutcomeFailed},
+		{"the classifier, one of two", errors.Join(maybe, errors.New("x")), isMaybe, runs.OutcomeAmbiguous},
 		{"the classifier says no", maybe, func(error) bool { return false }, runs.OutcomeAmbiguous},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -178,6 +101,11 @@ func TestOnlyAnErrorThatSaysSoIsNotApplied(t *testing.T) {
 		t.Error("NotApplied(nil) is an error")
 	}
 }
+
+type doubtful struct{ error }
+
+func (doubtful) NotApplied() bool { return false }
+func (d doubtful) Unwrap() error  { return d.error }
 
 type wrapped struct{ error }
 

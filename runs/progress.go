@@ -2,7 +2,6 @@ package runs
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 )
 
@@ -13,7 +12,7 @@ func (r *Run) SaveProgress(ctx context.Context, v any) error {
 	if r == nil {
 		return noRun(EffectRef{})
 	}
-	value, err := json.Marshal(v)
+	value, err := encode(v)
 	if err != nil {
 		return fmt.Errorf("fencedrun: save progress: %w", err)
 	}
@@ -48,7 +47,7 @@ func (r *Run) Progress(v any) (bool, error) {
 	if value == nil {
 		return false, nil
 	}
-	if err := json.Unmarshal(value, v); err != nil {
+	if err := decode(value, v); err != nil {
 		return false, fmt.Errorf("fencedrun: progress: %w", err)
 	}
 	return true, nil

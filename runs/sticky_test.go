@@ -91,11 +91,30 @@ func TestAMessageThatOthersHaveTakenDoesNotReplaceTheHandlersOwnError(t *testing
 			return once(ctx, reply("m1"), (&provider{}).does(errNoAnswer))
 		})
 		mine := errors.New("mine")
-		if v := p.deliver(job(1, "m1"), func(context.Context) error { return mine }); v.Err != mine {
+		if v := p.deliver(job(1, "m1"), func(context.Context) error { return mine }); !same(v.Err, mine) {
 			b.Errorf("got %+v", v)
 		}
 		// But it may not end with success: resolved as failed, nobody would answer.
 		wantVerdict(b, p.deliver(job(1, "m1"), idle), runs.ActionComeBack, "unresolved")
+	})
+}
+
+// A newer job took care of everything but a message that an unknown effect has taken.
+func TestAJobIsParkedAtBeginWhenItsMessageIsTakenByTheUnknown(t *testing.T) {
+	onEach(t, func(b *bench) {
+		p := b.process()
+		_ = p.deliver(job(2, "m2"), func(ctx context.Context) error {
+			return once(ctx, reply("m1"), (&provider{}).does(errNoAnswer))
+		})
+		third := p.deliver(job(3, "m3"), func(ctx context.Context) error { return once(ctx, reply("m3"), nothing) })
+		wantVerdict(b, third, runs.ActionDone, "")
+		never := func(context.Context) error { b.Error("entered"); return nil }
+		wantVerdict(b, p.deliver(job(1, "m1"), never), runs.ActionComeBack, "unresolved")
+		time.Sleep(5 * time.Minute)
+		wantVerdict(b, p.deliver(job(1, "m1"), never), runs.ActionPark, "unresolved")
+		if told := p.told("parked"); len(told) != 1 || told[0].Run != key(job(1)) || told[0].Reason != "unresolved" {
+			b.Errorf("told %v", told)
+		}
 	})
 }
 
@@ -366,7 +385,7 @@ func TestAClaimAfterTheHandlerReturnedIsRefusedAndWhatWasDoneIsReplayed(t *testi
 		e := tag("x")
 		e.Params = 1
 		v := p.deliver(job(1, "m1", "m2"), func(ctx context.Context) error {
-			kept = context.WithoutCancel(ctx) // a goroutine that went on
+			kept = context.WithoutCancel(ctx) //nolint:fatcontext // what a goroutine that goes on holds
 			if err := once(ctx, reply("m1"), nothing); err != nil {
 				b.Error(err)
 			}

@@ -17,7 +17,7 @@ func TestAHandlersOwnErrorGoesBackAsItCame(t *testing.T) {
 		p := b.process()
 		mine := errors.New("mine")
 		v := p.deliver(job(1, "m1"), func(context.Context) error { return mine })
-		if v.Action != runs.ActionReturn || v.Err != mine {
+		if v.Action != runs.ActionReturn || !same(v.Err, mine) {
 			b.Errorf("got %+v", v)
 		}
 		if r := p.run(job(1)); r.State != "active" || len(p.history("c").Head.Seats) != 0 || len(p.told("released")) != 1 {
@@ -26,7 +26,7 @@ func TestAHandlersOwnErrorGoesBackAsItCame(t *testing.T) {
 		// On the last attempt the queue drops the job, so the run ends, and the message is
 		// not forgotten silently.
 		v = p.deliverLast(job(1, "m1"), func(context.Context) error { return mine })
-		if v.Action != runs.ActionReturn || v.Err != mine {
+		if v.Action != runs.ActionReturn || !same(v.Err, mine) {
 			b.Errorf("got %+v", v)
 		}
 		if r := p.run(job(1)); r.State != "ended" || r.End != "discarded" || len(p.told("unanswered")) != 1 {
@@ -409,7 +409,7 @@ func TestDoGivesTheHandlersErrorOrTheVerdict(t *testing.T) {
 	onMemory(t, func(b *bench) {
 		p := b.process()
 		mine := errors.New("mine")
-		if err := p.Do(b.Context(), job(1), func(context.Context) error { return mine }); err != mine {
+		if err := p.Do(b.Context(), job(1), func(context.Context) error { return mine }); !same(err, mine) {
 			b.Errorf("got %v", err)
 		}
 		if err := p.Do(b.Context(), job(1), idle); err != nil {

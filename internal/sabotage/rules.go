@@ -91,5 +91,5 @@ var (
 	DroppedSilently   = rule("S10.5", "dropped-silently", "an open message that outlives the retention goes without a word")
 )
 
-// The ledger beneath.
+// CounterTags is the ledger's.
 var CounterTags = rule("S3.2", "counter-tags", "the tag that compare-and-swap compares is a counter")

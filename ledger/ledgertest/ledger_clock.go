@@ -82,7 +82,8 @@ func skewedClocks(b *bench) {
 }
 
 func steppingClock(b *bench) {
-	w, other := b.worker(b.store, steps()), b.worker(b.other())
+	// The lease outlasts the claims, so that looking after it does not help.
+	w, other := b.worker(b.store, steps(), leasing(seconds(3600))), b.worker(b.other())
 	h := w.begin("c", job("j"))
 	for i := range 30 {
 		q := w.effect("c", "reply", fmt.Sprint("m", i))
@@ -113,8 +114,8 @@ func (b *bench) until(h *ledger.Handle) fence.Millis {
 	return until
 }
 
-// short rules make leases and claims run out while a test waits.
-func short(lease fence.Millis) func(*ledger.Options) {
+// leasing sets the lease of rules: a short one runs out while a test waits.
+func leasing(lease fence.Millis) func(*ledger.Options) {
 	return func(o *ledger.Options) { o.Rules.Lease = lease }
 }
 
@@ -123,7 +124,7 @@ func leaseLapses(b *bench) {
 		c := fmt.Sprint("c", i)
 		old := b.worker(b.store, s)
 		h := old.begin(c, ordered(job(c+"-1"), 1))
-		newer := b.worker(b.other(), short(40))
+		newer := b.worker(b.other(), leasing(40))
 		h2 := newer.begin(c, ordered(job(c+"-2"), 2))
 		until := b.until(h2)
 		v, now, err := h.Claim(b.ctx, old.effect(c, "reply", "m"))
@@ -138,7 +139,7 @@ func leaseLapses(b *bench) {
 	// Renewed from elsewhere, which the process cannot see.
 	w, beats := b.worker(b.store), b.worker(b.other())
 	h := w.begin("d", ordered(job("d1"), 1))
-	h2 := b.worker(b.store, short(40)).begin("d", ordered(job("d2"), 2))
+	h2 := b.worker(b.store, leasing(40)).begin("d", ordered(job("d2"), 2))
 	until := b.until(h2)
 	if v, now, err := h.Claim(b.ctx, w.effect("d", "reply", "m")); now < until && (err != nil || v.Refusal == nil) {
 		b.Errorf("while the newer run is alive: %s, %v", verdict(v), err)

@@ -258,8 +258,8 @@ func beatsLearn(b *bench) {
 		if ref, err := h.SaveProgress(b.ctx, []byte("x")); err != nil || ref != nil {
 			b.Fatalf("%+v, %v", ref, err)
 		}
-		w.once(h, w.effect(c, "tag", "a"), "done")
 		pending := w.claim(h, w.effect(c, "tag", "b"))
+		w.once(h, w.effect(c, "tag", "a"), "done")
 		if moved() {
 			b.Errorf("same process %v: its own writes count as somebody else's", same)
 		}

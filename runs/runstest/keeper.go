@@ -21,7 +21,7 @@ type TB interface {
 }
 
 // Keeper delivers jobs to handlers. The embedded *runs.Keeper is a further process over the
-// same ledger, which takes no jobs: use it to Stamp, Report, Resolve, Cancel, …
+// same ledger, which takes no jobs: use it to Stamp, Report, Resolve and Cancel.
 type Keeper struct {
 	*runs.Keeper
 	t      TB
