@@ -22,6 +22,10 @@ type SettleRequest struct {
 	NotStarted bool // Failed without having reached the provider (rule S6.3)
 	Echo       bool // the evidence is the provider's own report of the write
 
+	// Durable asks for a flush: whoever brings this outcome, such as a provider's webhook, is
+	// acknowledged and will not bring it again. A claimer's own settle needs none (rule S2).
+	Durable bool
+
 	// Delivery is the claimer's, when it settles its own claim; nil otherwise.
 	Delivery *Delivery
 	// Granted is the effect as the claim left it, to re-create a record that vanished (rule
@@ -94,6 +98,7 @@ func (r Rules) Settle(v View, q SettleRequest) (SettleVerdict, Change) {
 		call.Reference = q.Reference
 	}
 	s.settled(e, call)
+	s.change.Durable = q.Durable
 	if q.State == Committed && q.NoValue && !q.Echo {
 		s.callEvent(EventValueNotKept, e, call, "")
 	}

@@ -152,6 +152,7 @@ func (c *Claim) settle(ctx context.Context, q fence.SettleRequest) error {
 		return nil
 	}
 	q.Effect, q.Claim, q.Granted = c.effect.ID, c.claim, c.granted
+	q.Durable = true
 	v, err := c.k.settle(ctx, c.r, c.conversation, q)
 	switch {
 	case err != nil:

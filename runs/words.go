@@ -25,18 +25,24 @@ type (
 	RunKey = fence.RunKey
 	// EventKind names what an observer is told.
 	EventKind = fence.EventKind
-
-	// RunRecord, EffectRecord, CallRecord, InboundRecord and ReportRecord are what the ledger
-	// keeps. They are read-only.
-	RunRecord     = fence.Run
-	EffectRecord  = fence.Effect
-	CallRecord    = fence.Call
-	InboundRecord = fence.Inbound
-	ReportRecord  = fence.Report
-	// History is everything a conversation remembers.
-	History = ledger.History
 	// Conflict is one effect or report that stands in the way.
 	Conflict = fence.Conflict
+)
+
+// What the ledger keeps. Records are read-only.
+type (
+	// RunRecord is what the ledger keeps of a run.
+	RunRecord = fence.Run
+	// EffectRecord is what the ledger keeps of an effect: every call of it, one by one.
+	EffectRecord = fence.Effect
+	// CallRecord is what the ledger keeps of one call.
+	CallRecord = fence.Call
+	// InboundRecord is what the ledger keeps of a customer's message.
+	InboundRecord = fence.Inbound
+	// ReportRecord is what the ledger keeps of a write that something else made.
+	ReportRecord = fence.Report
+	// History is everything a conversation remembers.
+	History = ledger.History
 )
 
 // The modes of a run.
