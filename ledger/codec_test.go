@@ -68,7 +68,7 @@ func FuzzRecordsComeBackAsTheyWere(f *testing.F) {
 				t.Fatalf("%T: %v", rec, err)
 			}
 			// Bytes that are none and no bytes are the same.
-			same := cmp.Comparer(func(x, y []byte) bool { return bytes.Equal(x, y) })
+			same := cmp.Comparer(bytes.Equal)
 			if diff := cmp.Diff(rec, got, same); diff != "" {
 				t.Errorf("%T: %s", rec, diff)
 			}

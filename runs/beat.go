@@ -84,8 +84,9 @@ func (r *Run) renews() bool {
 	if r.k.seam.Off.Has(sabotage.BeatsForEver) {
 		return true
 	}
-	_, loss := r.state()
-	return loss == nil && r.queue.Err() == nil
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.loss == nil && r.queue.Err() == nil
 }
 
 // beat renews the leases of runs with one statement, and asks about those whose conversation

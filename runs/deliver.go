@@ -115,6 +115,13 @@ func (k *Keeper) begin(ctx context.Context, job Job) (*Run, Verdict) {
 // deliver enters the handler and concludes.
 func (r *Run) deliver(d Delivery, handler func(ctx context.Context) error) Verdict {
 	defer r.cancel(nil)
+	if _, loss := r.state(); loss != nil {
+		// Begin took so long that the watchdog comes before the handler.
+		r.leave()
+		c, done := r.concluding(d)
+		defer done()
+		return c.lostTo(loss, nil)
+	}
 	if d.ReplayOnly && r.Delivery() > 1 {
 		if v, wrote := r.replayOnly(d); wrote {
 			return v

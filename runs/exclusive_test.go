@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/fencedrun/fencedrun/internal/seam"
+	"github.com/fencedrun/fencedrun/ledger"
 	"github.com/fencedrun/fencedrun/runs"
 )
 
@@ -67,6 +68,21 @@ func TestAProcessThatSleptThroughItsWatchdogClaimsNothing(t *testing.T) {
 			return err
 		})
 		wantVerdict(b, v, runs.ActionRetry, "lease_lost")
+	})
+}
+
+func TestAHandlerIsNotEnteredWhenItsBeginOutlastedTheWatchdog(t *testing.T) {
+	onMemory(t, func(b *bench) {
+		p := b.process()
+		p.spy.OnApply(func(_ context.Context, _ ledger.Write, apply func() (ledger.Result, error)) (ledger.Result, error) {
+			p.spy.breaks(nil)
+			r, err := apply()
+			time.Sleep(28 * time.Second)
+			return r, err
+		})
+		v := p.deliver(exclusive(job(1)), func(context.Context) error { b.Error("entered"); return nil })
+		wantVerdict(b, v, runs.ActionRetry, "lease_lost")
+		wantVerdict(b, p.deliver(exclusive(job(2)), idle), runs.ActionDone, "") // the lease was released
 	})
 }
 

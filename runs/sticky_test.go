@@ -118,6 +118,30 @@ func TestAJobIsParkedAtBeginWhenItsMessageIsTakenByTheUnknown(t *testing.T) {
 	})
 }
 
+func TestAJobComesBackForAMessageThatItLeftToOthersAndThatIsOpenAgain(t *testing.T) {
+	onEach(t, func(b *bench) {
+		p := b.process()
+		var other *runs.Claim
+		_ = p.deliver(job(2), func(ctx context.Context) (err error) {
+			other, err = runs.FromContext(ctx).Claim(ctx, reply("m1"), time.Hour)
+			return err
+		})
+		v := p.deliver(job(1, "m1"), func(ctx context.Context) error {
+			view, err := runs.FromContext(ctx).CatchUp(ctx)
+			if len(view.OpenIDs()) != 0 {
+				b.Errorf("open %v", view.OpenIDs())
+			}
+			if err := other.Fail(ctx, runs.NotApplied(errNoAnswer)); err != nil {
+				b.Error(err)
+			}
+			return err
+		})
+		wantVerdict(b, v, runs.ActionComeBack, "open_again")
+		v = p.deliver(job(1, "m1"), func(ctx context.Context) error { return once(ctx, reply("m1"), nothing) })
+		wantVerdict(b, v, runs.ActionDone, "")
+	})
+}
+
 func TestAJobIsRetriedWhileItsProviderHonoursTheKey(t *testing.T) {
 	onEach(t, func(b *bench) {
 		p := b.process()

@@ -273,6 +273,37 @@ func TestAConversationThatChangedIsReadAgainAndParkedWhenNobodyLooks(t *testing.
 	})
 }
 
+func TestOnTheLastAttemptARetryEndsTheRunAndAParkOrAWaitDoesNot(t *testing.T) {
+	onEach(t, func(b *bench) {
+		p := b.process()
+		v := p.deliverLast(job(1, "m1"), func(ctx context.Context) error {
+			meanwhile(b, p)
+			return once(ctx, tag("x"), nothing)
+		})
+		wantVerdict(b, v, runs.ActionRetry, "conversation_changed")
+		if r := p.run(job(1)); r.End != "discarded" || len(p.told("unanswered")) != 1 {
+			b.Errorf("after a retry: %+v", r)
+		}
+		v = p.deliverLast(job(2), func(ctx context.Context) error {
+			meanwhile(b, p)
+			_ = once(ctx, tag("x"), nothing)
+			return once(ctx, tag("x"), nothing)
+		})
+		wantVerdict(b, v, runs.ActionPark, "refused_twice")
+		if r := p.run(job(2)); r.State != "active" || r.Parked != "refused_twice" {
+			b.Errorf("after a park: %+v", r)
+		}
+		v = p.deliverLast(job(3), func(ctx context.Context) error {
+			_, err := runs.FromContext(ctx).Claim(ctx, tag("y"), time.Hour)
+			return err
+		})
+		wantVerdict(b, v, runs.ActionComeBack, "in_flight")
+		if r := p.run(job(3)); r.State != "active" {
+			b.Errorf("after a wait: %+v", r)
+		}
+	})
+}
+
 func TestAStalePayloadIsParkedAtOnceAndCatchUpIsTheWayOn(t *testing.T) {
 	onEach(t, func(b *bench) {
 		p := b.process()

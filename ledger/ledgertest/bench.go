@@ -2,10 +2,12 @@ package ledgertest
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -201,7 +203,7 @@ func sameLeases(a, b []ledger.Lease) bool {
 func sortedLeases(leases []ledger.Lease) []ledger.Lease {
 	sorted := slices.Clone(leases)
 	slices.SortFunc(sorted, func(a, b ledger.Lease) int {
-		return bytes.Compare([]byte(a.Run+"\x00"+a.Nonce), []byte(b.Run+"\x00"+b.Nonce))
+		return cmp.Or(strings.Compare(a.Run, b.Run), strings.Compare(a.Nonce, b.Nonce))
 	})
 	return sorted
 }

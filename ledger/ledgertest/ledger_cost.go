@@ -81,7 +81,7 @@ func costOfReplay(b *bench) {
 
 func costOfBegin(b *bench) {
 	w, n := b.counted()
-	h := w.begin("new", job("j1", "m"))
+	w.begin("new", job("j1", "m"))
 	if got := n.Take(); got.Calls() != 1 || got.Durable != 0 {
 		b.Errorf("Begin on a new conversation: %v", got)
 	}
@@ -90,7 +90,7 @@ func costOfBegin(b *bench) {
 		b.Errorf("redelivery in the same process: %v", got)
 	}
 	w2, n2 := b.counted()
-	h = w2.begin("new", job("j1", "m"))
+	h := w2.begin("new", job("j1", "m"))
 	if got := n2.Take(); got.Calls()-got.Blind > 2 || got.Locks != 0 {
 		b.Errorf("redelivery in another process: %v", got)
 	}

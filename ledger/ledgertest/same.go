@@ -166,9 +166,9 @@ func (w *twin) run(string) string {
 		return says("dismiss", v, err)
 	default:
 		v, err := w.ledgers[0].Renew(w.ctx, []ledger.LeaseKey{h.Lease(), pick(w, w.handles).Lease()}, time.Minute)
-		moved := ""
+		var moved []bool
 		for _, r := range v {
-			moved += fmt.Sprint(h.Moved(w.ctx, r.Tag), " ")
+			moved = append(moved, h.Moved(w.ctx, r.Tag))
 		}
 		return says("renew", []any{v, moved}, err)
 	}

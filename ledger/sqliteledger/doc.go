@@ -12,12 +12,13 @@
 //
 // Nothing that was acknowledged is lost when a process crashes or is killed.
 //
-// When the machine does (a power cut, a kernel panic), claims, ends, cancels, reports and stamps that
-// were acknowledged are there: they are flushed to the disk before the effect is called
-// (synchronous=FULL). A settle, a Begin, a renewal or a saved progress of the last moments may be
-// gone, unless a flushed change came after it. A lost settle turns a committed effect into one
-// whose outcome is unknown: it is not called again, and a probe or a person must look. Set
-// [Config].FlushAll to pay a second flush for each effect instead.
+// When the machine does (a power cut, a kernel panic), what must never be lost is there: claims,
+// ends, cancels, dismissals, reports, stamps and people's verdicts are flushed to the disk
+// before they are acknowledged, and so before an effect is called (synchronous=FULL). A
+// settle, a Begin, a renewal or saved progress of the last moments may be gone, unless something
+// flushed came after it. A lost settle turns a committed effect into one whose outcome is
+// unknown: it is not called again, and a probe or a person must look. Set Config.FlushAll to
+// pay a second flush for each effect instead.
 //
 // # One writer
 //

@@ -1,6 +1,7 @@
 package sqliteledger_test
 
 import (
+	"bytes"
 	"context"
 	"database/sql"
 	"os"
@@ -79,7 +80,7 @@ func TestAForeignFileIsLeftAsItIs(t *testing.T) {
 	}
 	openError(t, path, nil)
 	after, err := os.ReadFile(path)
-	if err != nil || string(after) != string(before) {
+	if err != nil || !bytes.Equal(after, before) {
 		t.Errorf("Open changed a file that is not its own: %v", err)
 	}
 	if entries, err := os.ReadDir(filepath.Dir(path)); err != nil || len(entries) != 1 {

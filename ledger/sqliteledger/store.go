@@ -94,7 +94,7 @@ func (s *Store) ask(ctx context.Context, q *query, each func(*sql.Rows) error, a
 		return err
 	}
 	return s.patiently(ctx, func() error {
-		stmt, err := s.asking(ctx, q)
+		stmt, err := s.asking(ctx, q) //nolint:sqlclosecheck // it stays prepared as long as its connection
 		if err != nil {
 			return err
 		}
@@ -109,7 +109,7 @@ func (s *Store) asking(ctx context.Context, q *query) (*sql.Stmt, error) {
 	if stmt := s.asks[q]; stmt != nil {
 		return stmt, nil
 	}
-	stmt, err := s.readers.PrepareContext(ctx, q.text)
+	stmt, err := s.readers.PrepareContext(ctx, q.text) //nolint:sqlclosecheck // it stays prepared as long as its connection
 	if err == nil {
 		s.asks[q] = stmt
 	}

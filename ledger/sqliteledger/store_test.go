@@ -37,7 +37,7 @@ func TestWhatMustSurviveIsFlushedAndNothingElse(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer store.Close()
+		t.Cleanup(func() { store.Close() })
 		snap, err := store.Load(t.Context(), "c", ledger.Query{})
 		if err != nil {
 			t.Fatal(err)
@@ -232,6 +232,9 @@ func plan(t *testing.T, db *sql.DB, text string) []string {
 			t.Fatal(err)
 		}
 		lines = append(lines, detail)
+	}
+	if err := rows.Err(); err != nil {
+		t.Fatal(err)
 	}
 	return lines
 }

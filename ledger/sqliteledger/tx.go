@@ -22,7 +22,7 @@ func (t *tx) exec(q *query, args ...any) error {
 }
 
 func (t *tx) ask(_ context.Context, q *query, each func(*sql.Rows) error, args ...any) error {
-	stmt, err := t.s.writer.prepared(t.ctx, q)
+	stmt, err := t.s.writer.prepared(t.ctx, q) //nolint:sqlclosecheck // it stays prepared as long as its connection
 	if err != nil {
 		return err
 	}
@@ -32,7 +32,7 @@ func (t *tx) ask(_ context.Context, q *query, each func(*sql.Rows) error, args .
 
 // row asks for at most one row.
 func (t *tx) row(q *query, args []any, into ...any) (found bool, err error) {
-	stmt, err := t.s.writer.prepared(t.ctx, q)
+	stmt, err := t.s.writer.prepared(t.ctx, q) //nolint:sqlclosecheck // it stays prepared as long as its connection
 	if err != nil {
 		return false, err
 	}

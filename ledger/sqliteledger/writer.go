@@ -58,7 +58,7 @@ func (w *writer) prepared(ctx context.Context, q *query) (*sql.Stmt, error) {
 }
 
 func (w *writer) exec(ctx context.Context, q *query, args ...any) (sql.Result, error) {
-	stmt, err := w.prepared(ctx, q)
+	stmt, err := w.prepared(ctx, q) //nolint:sqlclosecheck // it stays prepared as long as its connection
 	if err != nil {
 		return nil, err
 	}
