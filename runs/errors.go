@@ -115,7 +115,7 @@ func (e *RefusedError) Error() string {
 		fmt.Fprintf(&b, " (%d in the way)", n)
 	}
 	if e.RetryAfter > 0 {
-		fmt.Fprintf(&b, ", for %v", e.RetryAfter)
+		fmt.Fprintf(&b, "; try again in %v", max(e.RetryAfter.Round(time.Second), time.Second))
 	}
 	return b.String()
 }

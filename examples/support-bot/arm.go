@@ -31,8 +31,8 @@ type arm interface {
 // books are what an arm knows of its own work. They never decide what is a duplicate; they say which messages without an
 // answer are not lost.
 type books struct {
-	Unknown   int             // effects whose outcome nobody knows
-	Accounted map[string]bool // messages whose answer is unknown, or that are listed as open, by id
+	Unknown   []string          // effects whose outcome nobody knows, a line each
+	Accounted map[string]string // messages whose answer is unknown, or that are listed as open, by id: which of the two
 }
 
 // armPlace is where an arm keeps what it keeps. All processes of one arm have the same.

@@ -16,7 +16,6 @@ import (
 	riverruns "github.com/fencedrun/fencedrun/adapters/river"
 	"github.com/fencedrun/fencedrun/examples/support-bot/internal/proc"
 	"github.com/fencedrun/fencedrun/examples/support-bot/internal/queue"
-	"github.com/fencedrun/fencedrun/fence"
 	"github.com/fencedrun/fencedrun/ledger/sqliteledger"
 	"github.com/fencedrun/fencedrun/runs"
 )
@@ -79,22 +78,16 @@ func (f *fenced) Handler(b *bot) queue.Handler { return b.answer }
 
 // Settled waits for the effects that are under way: one whose worker was killed becomes unknown when its deadline passes.
 func (f *fenced) Settled(ctx context.Context, conversations []string) (bool, error) {
-	effects, err := f.effects(ctx, conversations)
-	return !slices.ContainsFunc(effects, func(e *runs.EffectRecord) bool { return e.State() == fence.Pending }), err
+	unresolved, err := f.unresolved(ctx, conversations)
+	return !slices.ContainsFunc(unresolved, func(u runs.UnresolvedEffect) bool { return u.Effect.State() == runs.Pending }), err
 }
 
 // Books lists what is unknown and what is open, the way an operator would look.
 func (f *fenced) Books(ctx context.Context, conversations []string) (books, error) {
-	known := books{Accounted: map[string]bool{}}
-	effects, err := f.effects(ctx, conversations)
+	known := books{Accounted: map[string]string{}}
+	unresolved, err := f.unresolved(ctx, conversations)
 	if err != nil {
 		return known, err
-	}
-	for _, e := range effects {
-		known.Unknown++
-		for _, id := range e.Deciding().Answers {
-			known.Accounted[id] = true
-		}
 	}
 	open, err := f.keeper.Open(ctx, 0, 0)
 	if err != nil {
@@ -102,72 +95,76 @@ func (f *fenced) Books(ctx context.Context, conversations []string) (books, erro
 	}
 	for _, message := range open {
 		if slices.Contains(conversations, message.Conversation) {
-			known.Accounted[message.ID] = true
+			known.Accounted[message.ID] = "listed as open"
+		}
+	}
+	for _, u := range unresolved {
+		call := u.Effect.Deciding()
+		known.Unknown = append(known.Unknown, fmt.Sprintf("%s: %s of %s", u.Conversation, u.Effect.Intent, u.Effect.Key))
+		for _, id := range call.Answers {
+			known.Accounted[id] = "its answer is unknown"
 		}
 	}
 	return known, nil
 }
 
-// effects returns the pending and the unknown ones.
-func (f *fenced) effects(ctx context.Context, conversations []string) ([]*runs.EffectRecord, error) {
-	unresolved, err := f.keeper.Unresolved(ctx, 0, 0)
-	if err != nil {
-		return nil, err
-	}
-	var effects []*runs.EffectRecord
-	for _, u := range unresolved {
-		if slices.Contains(conversations, u.Conversation) {
-			effects = append(effects, u.Effect)
-		}
-	}
-	return effects, nil
+// unresolved returns the pending and the unknown effects.
+func (f *fenced) unresolved(ctx context.Context, conversations []string) ([]runs.UnresolvedEffect, error) {
+	all, err := f.keeper.Unresolved(ctx, 0, 0)
+	return slices.DeleteFunc(all, func(u runs.UnresolvedEffect) bool {
+		return !slices.Contains(conversations, u.Conversation)
+	}), err
 }
 
 func (f *fenced) Close() error {
-	var errs []error
-	if f.keeper != nil {
-		errs = append(errs, f.keeper.Close())
+	switch {
+	case f.keeper != nil:
+		return f.keeper.Close() // and the ledger with it
+	case f.ledger != nil:
+		return f.ledger.Close()
 	}
-	if f.ledger != nil {
-		errs = append(errs, f.ledger.Close())
-	}
-	return errors.Join(errs...)
+	return nil
 }
 
 // describe says in the transcript what the library did; "" is not worth a line.
 func describe(e runs.Event) string {
 	about := e.Effect.Intent
-	switch string(e.Kind) {
-	case "resumed":
+	switch e.Kind {
+	case runs.EventResumed:
 		return fmt.Sprintf("resumed by redelivery: delivery %d of the same run", e.Delivery)
-	case "refused":
+	case runs.EventRefused:
 		switch {
 		case about == "":
 			return strings.TrimSpace(fmt.Sprintf("refused: %s %s", e.Reason, e.Text))
-		case e.Reason == fence.ReasonConversationChanged || e.Reason == fence.ReasonAlreadyAnswered:
+		case e.Reason == runs.ReasonConversationChanged || e.Reason == runs.ReasonAlreadyAnswered:
 			return fmt.Sprintf("refused: %s, because of %s; it reads again", about, e.Reason)
 		default:
 			return fmt.Sprintf("refused: %s, because of %s", about, e.Reason)
 		}
-	case "replayed":
+	case runs.EventReplayed:
 		return fmt.Sprintf("replayed: %s was done before, its result is reused", about)
-	case "finished_again":
+	case runs.EventEnded:
+		if e.Text == "superseded" {
+			return "acknowledged: a newer job took care of it"
+		}
+		return ""
+	case runs.EventFinishedAgain:
 		return "finished before: acknowledged without work"
-	case "come_back":
+	case runs.EventComeBack:
 		return fmt.Sprintf("comes back later, no attempt spent (%s)", e.Reason)
-	case "failed":
+	case runs.EventFailed:
 		return fmt.Sprintf("failed: %s is known not to have happened", about)
-	case "ambiguous", "lapsed":
+	case runs.EventAmbiguous, runs.EventLapsed:
 		return fmt.Sprintf("unknown: nobody knows whether %s happened; it is not done again", about)
-	case "late":
+	case runs.EventLate:
 		return fmt.Sprintf("late: what became of %s is known after all", about)
-	case "parked":
+	case runs.EventParked:
 		return fmt.Sprintf("parked for a person to look at (%s)", e.Reason)
-	case "unanswered":
+	case runs.EventUnanswered:
 		return "ended while this message is open"
-	case "lease_lost":
+	case runs.EventLeaseLost:
 		return "its handler is told to stop: it may not write any more"
-	case "duplicate", "not_recorded", "vanished", "ledger_error":
+	case runs.EventDuplicate, runs.EventNotRecorded, runs.EventVanished, runs.EventLedgerError:
 		return fmt.Sprintf("%s: %s %s", e.Kind, about, e.Text)
 	default:
 		return ""

@@ -73,7 +73,7 @@ func parseOptions(args []string, help io.Writer) (options, error) {
 		server        string // the flag that names one
 		without, with bool
 	)
-	flags.StringVar(&o.queue, "queue", queue.Asynq, "the queue: `asynq` or river")
+	flags.StringVar(&o.queue, "queue", queue.Asynq, "the `queue`: asynq or river")
 	flags.StringVar(&redis, "redis", "", "with --queue asynq: `URL` of a real Redis with an empty database, for one run at a time (default: miniredis in this process)")
 	flags.StringVar(&postgres, "postgres", "", "with --queue river: `URL` of a real Postgres; a schema is created and dropped (default: a SQLite file)")
 	flags.StringVar(&input, "input", "", "play the conversations of this JSONL `FILE` (default: three of the ABCD data set)")

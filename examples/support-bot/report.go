@@ -82,12 +82,26 @@ func writeReport(w io.Writer, o options, results map[string]*result) error {
 		return err
 	}
 	fmt.Fprintln(&out, "\nAnswers and effects are counted in the help desk's log: answers per message answered, effects per business object.")
-	fmt.Fprintln(&out, "Lost is a message that is neither answered, nor unknown, nor listed as open.")
+	fmt.Fprintln(&out, "Lost is a message that is neither answered, nor unknown, nor listed as open. Redeliveries are deliveries after a job's first,")
+	fmt.Fprintln(&out, "also of jobs that came back later without spending an attempt or a model call.")
 
 	last := o.arms[len(o.arms)-1]
+	writeList(&out, "Unknown: nobody knows whether these happened. They are not done again before a person says.", results[last].unknown)
+	writeList(&out, "Messages without an answer:", results[last].silent)
 	writeTranscript(&out, last, results[last])
 	_, err := out.WriteTo(w)
 	return err
+}
+
+// writeList shows what a person has to look at.
+func writeList(w io.Writer, title string, lines []string) {
+	if len(lines) == 0 {
+		return
+	}
+	fmt.Fprintf(w, "\n%s\n\n", title)
+	for _, l := range lines {
+		fmt.Fprintln(w, "  "+l)
+	}
 }
 
 // line is one line of a transcript.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -66,9 +67,12 @@ func TestOnlyWhatTheArmAccountsForIsNotLost(t *testing.T) {
 		{Did: provider.Received, Message: "m4"},
 		{Did: provider.Replied, Answers: []string{"m1"}},
 	}
-	r := newResult(s, books{Unknown: 1, Accounted: map[string]bool{"m1": true, "m2": true}}, entries, time.Now())
+	r := newResult(s, books{Unknown: []string{"c: reply"}, Accounted: map[string]string{"m1": "listed as open", "m2": "listed as open"}}, entries, time.Now())
 	if r.Unanswered != 3 || r.Lost != 2 || r.Unknown != 1 {
 		t.Errorf("%+v", r)
+	}
+	if want := []string{"m2: listed as open", "m3: lost", "m4: lost"}; !slices.Equal(r.silent, want) {
+		t.Errorf("without an answer: %q, want %q", r.silent, want)
 	}
 }
 

@@ -27,6 +27,8 @@ type result struct {
 	seconds float64
 	replies int
 	parked  int
+	unknown []string // the effects, a line each
+	silent  []string // the messages without an answer, a line each
 	began   time.Time
 	entries []provider.Entry
 	notes   []proc.Event
@@ -40,7 +42,8 @@ func newResult(s *stage, known books, entries []provider.Entry, began time.Time)
 		DuplicateAnswers: tally.DuplicateAnswers,
 		DuplicateEffects: tally.DuplicateEffects,
 		Unanswered:       len(tally.Unanswered),
-		Unknown:          known.Unknown,
+		Unknown:          len(known.Unknown),
+		unknown:          known.Unknown,
 		Kills:            int(s.kills.Load()),
 		where:            s.queue.Where(),
 		seconds:          time.Since(began).Seconds(),
@@ -52,9 +55,12 @@ func newResult(s *stage, known books, entries []provider.Entry, began time.Time)
 	}
 	r.Redeliveries, r.ModelCalls = s.watch.counts()
 	for _, id := range tally.Unanswered {
-		if !known.Accounted[id] {
+		state := known.Accounted[id]
+		if state == "" {
+			state = "lost"
 			r.Lost++
 		}
+		r.silent = append(r.silent, id+": "+state)
 	}
 	return r
 }

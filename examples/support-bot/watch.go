@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
@@ -49,7 +50,8 @@ func (w *watch) on(event proc.Event) {
 		if len(w.live[event.Job]) == 0 {
 			delete(w.live, event.Job)
 		}
-		if event.Text != "" {
+		// What the library itself decided is told by its own events.
+		if event.Text != "" && !strings.HasPrefix(event.Text, "fencedrun: come_back") {
 			w.note(event, "delivery in worker %d returned: %s", event.Worker, shorten(event.Text))
 		}
 		w.mu.Unlock()

@@ -3,7 +3,7 @@
 //
 // A restart forgets everything: which effects happened, which are unknown, which runs
 // ended. A job that is redelivered afterwards is a new run and does its effects again. Use
-// sqliteledger, pgledger or redisledger wherever that would hurt.
+// sqliteledger wherever that would hurt.
 package memledger
 
 import (

@@ -13,7 +13,7 @@ import (
 )
 
 func TestMemoryAndSQLiteHoldTheSameAfterEveryStep(t *testing.T) {
-	seeds := 8
+	seeds := 60
 	if raceDetector || testing.Short() {
 		seeds = 2
 	}
