@@ -13,7 +13,7 @@ import (
 )
 
 func TestMemoryAndSQLiteHoldTheSameAfterEveryStep(t *testing.T) {
-	seeds := 60
+	seeds := 8
 	if raceDetector || testing.Short() {
 		seeds = 2
 	}
