@@ -48,7 +48,10 @@ func (c *claim) unanswered() *ClaimVerdict {
 	for i, h := range hits {
 		parts[i] = h.ID + "=" + h.Inbound[0]
 	}
-	c.twice(ref, parts...)
+	// While late evidence about an unknown may arrive, nothing is parked (rule S1).
+	if !unknown || ref.At < c.now {
+		c.twice(ref, parts...)
+	}
 	return c.refuse(ref)
 }
 

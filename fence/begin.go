@@ -106,7 +106,7 @@ func (b *begin) judge(run *Run) *Refusal {
 		if ref := b.busy(run.Key); ref != nil {
 			return ref
 		}
-	} else if ref := b.superseded(run.Key, order, b.q.Inbound); ref != nil {
+	} else if ref := b.superseded(run.Key, order, b.q.Inbound, true); ref != nil {
 		return ref
 	}
 	return b.waits(run)

@@ -137,12 +137,21 @@ func (c *claim) twice(ref *Refusal, parts ...string) {
 		return
 	}
 	sig := string(ref.Reason) + " " + c.q.Intent + " " + strings.Join(parts, " ")
-	if c.d.Refused == sig && !c.isOff(sabotage.RefusedForEver) {
-		c.d.Twice = true
+	before := strings.Split(c.d.Refused, "\n")
+	switch {
+	case slices.Contains(before, sig):
+		c.d.Twice = c.d.Twice || !c.isOff(sabotage.RefusedForEver)
+	case c.d.Refused == "":
+		c.d.Refused = sig
+	default:
+		// A handler that goes on after a refusal is refused for several things in turn.
+		c.d.Refused = strings.Join(append(before[max(0, len(before)+1-maxRefused):], sig), "\n")
 	}
 	ref.Twice = c.d.Twice
-	c.d.Refused = sig
 }
+
+// maxRefused is how many different refusals a run remembers.
+const maxRefused = 8
 
 // within is rule S5.6: calls that reached the provider and did not apply are limited.
 func (c *claim) within() *ClaimVerdict {

@@ -225,7 +225,7 @@ func (o *oracle) mayHold(d *fence.Delivery, except string) error {
 		if alive(other) {
 			return fmt.Errorf("%s goes on though %s is newer and at work", who(d), other.Key)
 		}
-		if other.Finished() && o.owns(other) && !o.anyFree(d.Inbound, except) {
+		if other.Finished() && o.owns(other) && !o.anyFree(d.Inbound, except) && !o.answersItself(d) {
 			return fmt.Errorf("%s goes on though %s is newer, ended and wrote, and no message is open and free", who(d), other.Key)
 		}
 	}
@@ -243,6 +243,19 @@ func (o *oracle) owns(r *fence.Run) (owns bool) {
 		}
 	})
 	return owns
+}
+
+// answersItself: a message of d's job is answered, or held, by an effect of d's own run.
+func (o *oracle) answersItself(d *fence.Delivery) (own bool) {
+	o.effects(func(e *fence.Effect) {
+		for i := range e.Calls {
+			call := &e.Calls[i]
+			if call.Run == d.Run && call.State != fence.Failed && e.State() != fence.Failed {
+				own = own || slices.ContainsFunc(d.Inbound, func(id string) bool { return slices.Contains(call.Answers, id) })
+			}
+		}
+	})
+	return own
 }
 
 func (o *oracle) anyFree(ids []string, except string) bool {

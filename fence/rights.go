@@ -43,7 +43,7 @@ func (s *step) mayWrite(run *Run, d *Delivery) *Refusal {
 		if !s.seated(d) && s.isOff(sabotage.LeaseNeeded) {
 			return &Refusal{Reason: ReasonLeaseLost}
 		}
-		return s.superseded(run.Key, run.Order, d.Inbound)
+		return s.superseded(run.Key, run.Order, d.Inbound, false)
 	}
 	return s.holds(d)
 }

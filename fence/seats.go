@@ -63,8 +63,8 @@ func (s *step) busy(me RunKey) *Refusal {
 }
 
 // superseded is rule S4.6, the relation that Begin, every claim and every beat use: is there
-// a newer run on the conversation that takes over from this one?
-func (s *step) superseded(me RunKey, order Order, inbound []string) *Refusal {
+// a newer run on the conversation that takes over from this one? entering is a Begin.
+func (s *step) superseded(me RunKey, order Order, inbound []string, entering bool) *Refusal {
 	var left Millis
 	for i := range s.head.Seats {
 		seat := &s.head.Seats[i]
@@ -87,9 +87,16 @@ func (s *step) superseded(me RunKey, order Order, inbound []string) *Refusal {
 		return nil
 	}
 	// A newer run ended and wrote. It took care of this job unless messages that the job
-	// brings are still open.
+	// brings are still open, or were taken care of by this run itself: a reply of its own
+	// must not cost it the rest of its work.
 	open, pending, ambiguous := s.inboundState(inbound)
+	own := s.answersItself(me, inbound, entering)
+	if !s.needs.Empty() {
+		return nil
+	}
 	switch {
+	case own && !s.isOff(sabotage.OwnAnswerSupersedes) && !s.isOff(sabotage.SupersededIsFinal):
+		return nil
 	case len(open)+len(pending)+len(ambiguous) > 0 && s.isOff(sabotage.SupersededIsFinal):
 	case len(open) > 0:
 		return nil
@@ -99,6 +106,21 @@ func (s *step) superseded(me RunKey, order Order, inbound []string) *Refusal {
 		return &Refusal{Reason: ReasonUnresolved, Unknown: true, Conflicts: ambiguous, At: s.quietEnd(ambiguous)}
 	}
 	return &Refusal{Reason: ReasonSuperseded}
+}
+
+// answersItself reports whether run me answered one of these messages, or holds one with an
+// unresolved effect of its own. A Begin waits for such an effect, unless it may be called
+// again: the handler would only pay for being told that it is unknown.
+func (s *step) answersItself(me RunKey, ids []string, entering bool) bool {
+	return slices.ContainsFunc(ids, func(id string) bool {
+		if in, _ := s.mustInbound(id); in != nil && slices.ContainsFunc(in.Answered, func(a Answer) bool { return a.Run == me }) {
+			return true
+		}
+		return slices.ContainsFunc(s.head.Unresolved, func(u Unresolved) bool {
+			mine := u.Run == me || slices.Contains(u.Owners, me)
+			return mine && slices.Contains(u.Answers, id) && (!entering || u.State == Ambiguous && u.Again.Open(s.now))
+		})
+	})
 }
 
 // newer is the relation between orders (rule S3.4).

@@ -108,6 +108,10 @@ func (c *conclusion) refusedBy(e *RefusedError) Verdict {
 	}
 	d := c.h.Delivery()
 	switch {
+	case e.unknown() && len(e.Open) == 0 && (e.again() || e.RetryAfter > 0):
+		// An unknown holds every message that was to be answered: looking again cannot help
+		// before it is known.
+		return c.k.unknown(e)
 	case d.Twice:
 		return Verdict{Action: ActionPark, Reason: fence.ReasonRefusedTwice, Note: "refused twice for the same without a look in between: catch up, then read"}
 	case changed && d.Reads == FromPayload && d.CaughtUp == 0:

@@ -97,7 +97,7 @@ func TestErrorsSayInOneLineWhatAndWhyWithoutKeys(t *testing.T) {
 		want string
 	}{
 		{&runs.RefusedError{Reason: "params_changed", Effect: ref}, "fencedrun: refund refused: params_changed"},
-		{&runs.RefusedError{Reason: "unresolved", Conflicts: make([]runs.Conflict, 2), RetryAfter: time.Minute}, "fencedrun: refused: unresolved (2 in the way), for 1m0s"},
+		{&runs.RefusedError{Reason: "unresolved", Conflicts: make([]runs.Conflict, 2), RetryAfter: time.Minute}, "fencedrun: refused: unresolved (2 in the way); try again in 1m0s"},
 		{&runs.OutcomeError{Outcome: runs.OutcomeFailed, Effect: ref, Call: 2, Err: errors.New("declined")}, "fencedrun: refund: call 2: failed: declined"},
 		{&runs.OutcomeError{Outcome: runs.OutcomeAmbiguous, Effect: ref, Call: 1}, "fencedrun: refund: call 1: ambiguous"},
 		{&runs.VerdictError{Action: "park", Reason: "stale_payload", Note: "note", Cause: errors.New("cause")}, "fencedrun: park: stale_payload: note: cause"},

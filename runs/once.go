@@ -109,9 +109,7 @@ func (k *Keeper) ask(ctx context.Context, r *Run, conversation string, o *order)
 	}
 	switch {
 	case err != nil:
-		if ctx.Err() != nil {
-			k.unclaim(ctx, conversation, q)
-		}
+		k.unclaim(ctx, conversation, q)
 		return nil, k.failed(ctx, jobOf(r, conversation), "claim", err)
 	case v.Refusal != nil:
 		refused := k.refused(v.Refusal, o.ref, now)
@@ -141,7 +139,7 @@ func (k *Keeper) unclaim(ctx context.Context, conversation string, q fence.Claim
 	ctx, cancel := k.settleCtx(ctx)
 	defer cancel()
 	settle := fence.SettleRequest{
-		Effect: q.Effect, Claim: q.Claim, State: fence.Failed, NotStarted: true, Error: "its ctx was done before the claim was granted",
+		Effect: q.Effect, Claim: q.Claim, State: fence.Failed, NotStarted: true, Error: "the claim could not be confirmed, so nothing was called",
 	}
 	if _, _, err := k.ledger.Settle(ctx, conversation, settle); err != nil {
 		_ = k.storeError(ctx, Job{Conversation: conversation}, "settle", err)

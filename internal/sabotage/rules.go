@@ -35,6 +35,7 @@ var (
 var (
 	ExpiredBecomesFailed   = rule("S5.0", "expired-becomes-failed", "a pending claim past its deadline is taken as not applied")
 	NeverLapses            = rule("S5.0", "never-lapses", "a pending claim past its deadline stays pending")
+	OwnAnswerSupersedes    = rule("S4.6", "own-answer-supersedes", "a run that answered its own message is superseded by a newer one that wrote")
 	ParamsIgnored          = rule("S5.1", "params-ignored", "other params under the same key are replayed")
 	PendingRetried         = rule("S5.1", "pending-retried", "an effect that is pending is called again")
 	AmbiguousRetried       = rule("S5.1", "ambiguous-retried", "an effect whose outcome is unknown is called again")
