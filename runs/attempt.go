@@ -6,6 +6,7 @@ import (
 
 	"github.com/fencedrun/fencedrun/fence"
 	"github.com/fencedrun/fencedrun/internal/sabotage"
+	"github.com/fencedrun/fencedrun/ledger"
 )
 
 // run calls the effect and records what became of it. It returns the committed call when the
@@ -93,19 +94,31 @@ func (k *Keeper) settle(ctx context.Context, r *Run, conversation string, q fenc
 		settleCtx = ctx
 	}
 	q.Reference = referenceOf(q.Reference)
-	for pause := k.config.PollMin; ; pause = min(2*pause, k.config.PollMax) {
-		var v fence.SettleVerdict
-		var err error
+	var v fence.SettleVerdict
+	err := k.insist(settleCtx, func() (err error) {
 		if r != nil {
 			v, _, err = r.h.Settle(settleCtx, q)
 		} else {
 			v, _, err = k.ledger.Settle(settleCtx, conversation, q)
 		}
-		if err == nil {
-			return v, nil
+		return err
+	})
+	if err != nil {
+		return v, k.storeError(context.WithoutCancel(ctx), jobOf(r, conversation), "settle", err)
+	}
+	return v, nil
+}
+
+// insist asks the ledger until it answers or ctx is done: what is known must be written down,
+// though the ledger is away for a while (rule S7.1).
+func (k *Keeper) insist(ctx context.Context, ask func() error) error {
+	for pause := k.config.PollMin; ; pause = min(2*pause, k.config.PollMax) {
+		err := ask()
+		if err == nil || errors.Is(err, ledger.ErrCorrupt) {
+			return err
 		}
-		if k.seam.Sleep(settleCtx, pause/2+k.seam.Jitter(pause)) != nil {
-			return v, k.storeError(context.WithoutCancel(ctx), jobOf(r, conversation), "settle", err)
+		if k.seam.Sleep(ctx, pause/2+k.seam.Jitter(pause)) != nil {
+			return err
 		}
 	}
 }

@@ -239,7 +239,12 @@ func (c *conclusion) discard() bool {
 
 // end ends the run; a refusal is returned as such.
 func (c *conclusion) end(reason fence.EndReason) (*RefusedError, error) {
-	v, now, err := c.h.End(c.ctx, reason)
+	var v fence.EndVerdict
+	var now fence.Millis
+	err := c.k.insist(c.ctx, func() (err error) {
+		v, now, err = c.h.End(c.ctx, reason)
+		return err
+	})
 	if err != nil {
 		return nil, c.k.storeError(c.queue, c.job, "end", err)
 	}
@@ -252,7 +257,11 @@ func (c *conclusion) end(reason fence.EndReason) (*RefusedError, error) {
 // release gives the lease up; false means that there was none of this delivery's to give. If
 // the ledger cannot be asked, the lease lapses by itself.
 func (c *conclusion) release(parked Reason) bool {
-	released, err := c.h.Release(c.ctx, parked)
+	var released bool
+	err := c.k.insist(c.ctx, func() (err error) {
+		released, err = c.h.Release(c.ctx, parked)
+		return err
+	})
 	if err != nil {
 		_ = c.k.storeError(c.queue, c.job, "release", err)
 	}

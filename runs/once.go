@@ -133,8 +133,8 @@ func jobOf(r *Run, conversation string) Job {
 	return r.job
 }
 
-// unclaim takes a claim back whose question was broken off by ctx: it may have been written,
-// and the call was certainly not made. If the ledger cannot be asked, the claim lapses.
+// unclaim takes a claim back whose question got no answer: it may have been written, and the
+// call was certainly not made. If the ledger cannot be asked, the claim lapses.
 func (k *Keeper) unclaim(ctx context.Context, conversation string, q fence.ClaimRequest) {
 	ctx, cancel := k.settleCtx(ctx)
 	defer cancel()

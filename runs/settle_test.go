@@ -424,3 +424,22 @@ func TestSkewBetweenProcessesChangesNoDecision(t *testing.T) {
 		wantVerdict(b, fast.deliver(exclusive(job(2)), idle), runs.ActionDone, "")
 	})
 }
+
+// The ledger is away for a second just when the handler returns. The run ends all the same: the
+// job is not executed once more, and nobody waits for its lease.
+func TestAnEndOutlastsAShortOutage(t *testing.T) {
+	onMemory(t, func(b *bench) {
+		p := b.process()
+		away := errors.New("the ledger is away")
+		v := p.deliver(job(1), func(context.Context) error {
+			p.spy.breaks(away)
+			back := time.AfterFunc(time.Second, func() { p.spy.breaks(nil) })
+			b.Cleanup(func() { back.Stop() })
+			return nil
+		})
+		wantVerdict(b, v, runs.ActionDone, "")
+		if r := p.run(job(1)); r == nil || !r.Finished() {
+			b.Errorf("the run has not ended: %+v", r)
+		}
+	})
+}
