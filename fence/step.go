@@ -57,7 +57,6 @@ func (r Rules) start(v View, id Identity) *step {
 		h := *v.Head
 		h.Seats = slices.Clone(h.Seats)
 		h.Unresolved = slices.Clone(h.Unresolved)
-		h.Landed = slices.Clone(h.Landed)
 		h.Wrote = slices.Clone(h.Wrote)
 		s.head = &h
 	}

@@ -104,22 +104,32 @@ func landing(rec Record) (Landed, bool) {
 }
 
 // land puts a write that happened at the end of the head's tail, in place of an older landing
-// of the same, and keeps the tail short.
+// of the same, and keeps the tail short. The tail is shared with the view, so it is replaced and
+// never changed.
 func (s *step) land(rec Record) {
 	l, ok := landing(rec)
 	if !ok {
 		return
 	}
-	s.unland(l.ID, l.Report)
+	s.tailWithout(l.ID, l.Report, 1)
 	s.head.Landed = append(s.head.Landed, l)
-	for len(s.head.Landed) > MaxLanded {
-		s.head.Floor = s.head.Landed[0].Seq
-		s.head.Landed = s.head.Landed[1:]
+	if over := len(s.head.Landed) - MaxLanded; over > 0 {
+		s.head.Floor = s.head.Landed[over-1].Seq
+		s.head.Landed = s.head.Landed[over:]
 	}
 }
 
-func (s *step) unland(id string, report bool) {
-	s.head.Landed = slices.DeleteFunc(s.head.Landed, func(l Landed) bool { return l.ID == id && l.Report == report })
+func (s *step) unland(id string, report bool) { s.tailWithout(id, report, 0) }
+
+// tailWithout replaces the tail by one without a landing, with room for more.
+func (s *step) tailWithout(id string, report bool, room int) {
+	tail := make([]Landed, 0, len(s.head.Landed)+room)
+	for i := range s.head.Landed {
+		if l := &s.head.Landed[i]; l.ID != id || l.Report != report {
+			tail = append(tail, *l)
+		}
+	}
+	s.head.Landed = tail
 }
 
 // maxSummary keeps the head small; the whole summary is in the effect's row.
