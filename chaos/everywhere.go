@@ -29,12 +29,12 @@ type Handler func(ctx context.Context, message string, p *Provider) error
 // Everywhere plays handler with every single fault at every point: a crash before and after
 // each call of the ledger and the provider, lost answers, a long pause, a send that arrives
 // late, a second delivery while the first is at work, and a newer job on the same
-// conversation. It fails t with the steps of the first world in which a deed is done twice.
+// conversation. It fails tb with the steps of the first world in which a deed is done twice.
 //
 // The job is one of a conversation of one message, and then of two, in mode supersede, and
 // the handler reads the conversation after it was entered. It takes a few seconds.
-func Everywhere(t testing.TB, handler Handler) {
-	t.Helper()
+func Everywhere(tb testing.TB, handler Handler) {
+	tb.Helper()
 	user := sim.UserHandler(func(ctx context.Context, message string, do func(context.Context, string) error) error {
 		return handler(ctx, message, &Provider{do: do})
 	})
@@ -55,7 +55,7 @@ func Everywhere(t testing.TB, handler Handler) {
 		r := e.Replay(cfg, out.Found.Choices, true)
 		var b strings.Builder
 		_ = r.Terminal(&b)
-		t.Fatalf("chaos: %s\n\n%s", out.Found.Violation, b.String())
+		tb.Fatalf("chaos: %s\n\n%s", out.Found.Violation, b.String())
 		return
 	}
 }

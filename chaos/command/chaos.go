@@ -17,9 +17,9 @@ import (
 
 // options are the flags of `fencedrun chaos`.
 type options struct {
-	seeds, workers, budget int
+	seeds, workers         int
 	from                   uint64
-	handler, only          string
+	handler                string
 	exhaustive, off        string
 	selftest, json, strict bool
 	replay, html, mermaid  string
@@ -74,7 +74,7 @@ shown step by step.
 		return 2
 	}
 	var err error
-	code := 0
+	var code int
 	switch {
 	case o.replay != "":
 		code, err = o.runReplay()

@@ -61,8 +61,7 @@ func (b *bot) answer(ctx context.Context, job queue.Job) error {
 }
 
 func isUnknown(err error) bool {
-	var outcome *runs.OutcomeError
-	if errors.As(err, &outcome) {
+	if outcome, ok := errors.AsType[*runs.OutcomeError](err); ok {
 		return outcome.Outcome == runs.OutcomeAmbiguous
 	}
 	return errors.Is(err, runs.ErrAmbiguous)

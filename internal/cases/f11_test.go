@@ -51,7 +51,8 @@ func brokenOff(w *world, k *worker, theJob runs.Job, second act) (*delivery, err
 	w.prov.next("reply", succeed, second)
 	w.ok(d.once(part(1, 3, "one")))
 	// A run's own earlier part is no change of the conversation for itself.
-	return d, d.once(part(2, 3, "two"))
+	err := d.once(part(2, 3, "two"))
+	return d, err
 }
 
 // The second part certainly failed. The next delivery goes on from there, however many parts the

@@ -105,11 +105,7 @@ func (w *world) stop() {
 
 // go runs f and has stop wait for it.
 func (w *world) spawn(f func()) {
-	w.waiting.Add(1)
-	go func() {
-		defer w.waiting.Done()
-		f()
-	}()
+	w.waiting.Go(f)
 }
 
 // since is the story's time: t0 is when it began.

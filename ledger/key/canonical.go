@@ -99,11 +99,11 @@ func located(err error) error {
 	for {
 		var place jsontext.Pointer
 		var cause error
-		switch e := err.(type) {
+		switch e := err.(type) { //nolint:errorlint // unwrapped one layer at a time: each has a place of its own
 		case *json.SemanticError:
 			place, cause = e.JSONPointer, e.Err
 			if cause == nil {
-				cause = fmt.Errorf("Go type %v has no JSON form", e.GoType)
+				cause = fmt.Errorf("Go type %v has no JSON form", e.GoType) //nolint:staticcheck // ST1005: Go is a name
 			}
 		case *jsontext.SyntacticError:
 			place, cause = e.JSONPointer, e.Err

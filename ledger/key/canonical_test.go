@@ -125,7 +125,7 @@ func TestGoValuesHaveOneCanonicalForm(t *testing.T) {
 		{(*money)(nil), `null`},
 		{[]byte("hi"), `"aGk="`},
 		{time.Unix(0, 0).UTC(), `"1970-01-01T00:00:00Z"`},
-		{[]any{0.1, float32(0.1), 1e21, 1.0, -0.0}, `[0.1,0.1,1e+21,1,0]`},
+		{[]any{0.1, float32(0.1), 1e21, 1.0, math.Copysign(0, -1)}, `[0.1,0.1,1e+21,1,0]`},
 		{"<&>\u2028", "\"<&>\u2028\""},
 		{[]json.Number{"1.50", "12e1", "-0"}, `[1.5,120,0]`},
 		{map[json.Number]json.Number{"5": "6"}, `{"5":6}`},

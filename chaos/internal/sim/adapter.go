@@ -91,7 +91,7 @@ func (p *proc) riverPlugin(j *job) *riverruns.Plugin {
 }
 
 // adaptedWork is what the queue's server does with a job.
-func (w *World) adaptedWork(t *task, d *delivery, queue context.Context) {
+func (w *World) adaptedWork(queue context.Context, t *task, d *delivery) {
 	j := d.j
 	j.calls++
 	digest := j.digest
@@ -110,9 +110,9 @@ func (w *World) adaptedWork(t *task, d *delivery, queue context.Context) {
 	}
 	var err error
 	if w.asynq {
-		err = w.throughAsynq(d, queue, conv, inner)
+		err = w.throughAsynq(queue, d, conv, inner)
 	} else {
-		err = w.throughRiver(d, queue, conv, inner)
+		err = w.throughRiver(queue, d, conv, inner)
 	}
 	v := verdictIn(err, h != nil)
 	if v.Action == runs.ActionDone {
@@ -131,7 +131,7 @@ func (w *World) adaptedWork(t *task, d *delivery, queue context.Context) {
 	if w.asynq {
 		w.asynqTakes(t, d, err)
 	} else {
-		w.riverTakes(t, d, queue, err)
+		w.riverTakes(queue, t, d, err)
 	}
 }
 
@@ -152,7 +152,7 @@ func verdictIn(err error, entered bool) runs.Verdict {
 	return runs.Verdict{Action: runs.ActionReturn, Err: err}
 }
 
-func (w *World) throughAsynq(d *delivery, queue context.Context, conv string, inner func(context.Context) error) error {
+func (w *World) throughAsynq(queue context.Context, d *delivery, conv string, inner func(context.Context) error) error {
 	j := d.j
 	a, _ := d.p.asynqAdapter(j)
 	c := asynqruns.Conversation{ID: conv, Inbound: messageNames[j.msg : j.msg+1], Order: j.order, Nonce: j.id + "-" + messageID(j.msg), Stamp: j.stamp}
@@ -207,7 +207,7 @@ func (w *World) stopped(j *job, v runs.Verdict) {
 	}
 }
 
-func (w *World) throughRiver(d *delivery, queue context.Context, conv string, inner func(context.Context) error) error {
+func (w *World) throughRiver(queue context.Context, d *delivery, conv string, inner func(context.Context) error) error {
 	j := d.j
 	envelope := map[string]any{"conversation": conv, "inbound": messageNames[j.msg : j.msg+1], "nonce": messageID(j.msg)}
 	if j.h.NoInbound {
@@ -237,7 +237,7 @@ func (w *World) throughRiver(d *delivery, queue context.Context, conv string, in
 }
 
 // riverTakes follows JobExecutor.reportResults and reportError.
-func (w *World) riverTakes(t *task, d *delivery, queue context.Context, err error) {
+func (w *World) riverTakes(queue context.Context, t *task, d *delivery, err error) {
 	j := d.j
 	var snooze *river.JobSnoozeError
 	var cancel *river.JobCancelError

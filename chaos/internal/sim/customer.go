@@ -3,6 +3,7 @@ package sim
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/fencedrun/fencedrun/fence"
 	"github.com/fencedrun/fencedrun/runs"
@@ -47,7 +48,7 @@ func (w *World) produce(i int, h *Handler) {
 		for {
 			n, err := w.api.keeper.Stamp(context.Background(), "c")
 			if err != nil {
-				_ = t.sleep(nil, 3*second)
+				_ = t.sleep(context.Background(), 3*second)
 				continue
 			}
 			if order == "stamp" {
@@ -107,7 +108,7 @@ func (w *World) report() {
 				w.say("api", "reports the person's answer, known %v", r.Known)
 				return
 			}
-			_ = t.sleep(nil, 3*second)
+			_ = t.sleep(context.Background(), 3*second)
 		}
 	})
 }
@@ -258,7 +259,7 @@ func (w *World) echo(s *send) {
 				}
 				return
 			}
-			_ = t.sleep(nil, 3*second)
+			_ = t.sleep(context.Background(), 3*second)
 		}
 	})
 }
@@ -268,12 +269,7 @@ func (w *World) moved() bool {
 }
 
 func (w *World) chooseNone(ok func(*job) bool) bool {
-	for _, j := range w.jobs {
-		if ok(j) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(w.jobs, ok)
 }
 
 // earlyWord lets a person decide, wrongly, about a call that is under way: it must be refused.
@@ -316,7 +312,7 @@ func (w *World) cancelJob(j *job) {
 				}
 				return
 			}
-			_ = t.sleep(nil, 3*second)
+			_ = t.sleep(context.Background(), 3*second)
 		}
 	})
 }

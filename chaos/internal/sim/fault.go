@@ -82,7 +82,7 @@ func (f Fault) String() string {
 
 // ParseFault returns the fault called name.
 func ParseFault(name string) (Fault, error) {
-	for f, have := range faultNames {
+	for f, have := range &faultNames {
 		if have == name {
 			return Fault(f), nil
 		}

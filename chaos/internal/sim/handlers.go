@@ -123,8 +123,8 @@ func (h *hand) think() error {
 	return nil
 }
 
-func (h *hand) reply(key runs.EffectKey, name string, answers, real uint32) error {
-	s := &send{intent: "reply", name: name, real: real}
+func (h *hand) reply(key runs.EffectKey, name string, answers, covers uint32) error {
+	s := &send{intent: "reply", name: name, real: covers}
 	with := runs.With{}
 	if answers != 0 {
 		with.Answers = ids(answers)
@@ -165,7 +165,7 @@ func (h *hand) once(key runs.EffectKey, s *send, with runs.With) error {
 			w.fail("hidden retry", "%s was called twice by one Once", s)
 		}
 		called = true
-		w.granted(h, s, call, with)
+		w.granted(h, s, call)
 		v, err := h.send(ctx, s)
 		call.SetReference(v)
 		if w.big(err) {

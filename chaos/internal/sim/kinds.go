@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/bits"
 	"time"
 
 	"github.com/fencedrun/fencedrun/runs"
@@ -233,7 +232,7 @@ func elsewhere(h *hand) error {
 			return err
 		}
 		call := claim.Call()
-		h.w.granted(h, s, call, with)
+		h.w.granted(h, s, call)
 		h.last = s
 		value, err := h.send(context.WithoutCancel(h.ctx), s)
 		err = h.w.webhook(h, claim.ID(), value, err)
@@ -272,7 +271,7 @@ func (w *World) webhook(h *hand, id, value string, failed error) error {
 				}
 				return
 			}
-			_ = t.sleep(nil, 3*second)
+			_ = t.sleep(context.Background(), 3*second)
 		}
 	})
 	if err := w.wait(h.ctx, done); err != nil {
@@ -280,8 +279,6 @@ func (w *World) webhook(h *hand, id, value string, failed error) error {
 	}
 	return failed
 }
-
-func popcount(mask uint32) int { return bits.OnesCount32(mask) }
 
 func haggler(h *hand) error {
 	return h.catchingUp(func(open uint32) error {

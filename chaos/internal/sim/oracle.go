@@ -116,7 +116,7 @@ func (w *World) returned(h *hand, s *send, with runs.With, called, applied bool,
 		}
 		w.tally.executed = append(w.tally.executed, s)
 	case errors.As(err, &refused):
-		if called && refused.Reason != runs.Reason(fence.ReasonValueNotKept) {
+		if called && refused.Reason != fence.ReasonValueNotKept {
 			w.fail("refused", "%s was refused (%s) and called", s, refused.Reason)
 		}
 		w.refusedOnce(h, s, refused)

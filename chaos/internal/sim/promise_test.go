@@ -143,7 +143,7 @@ func TestEverySabotageIsNoticed(t *testing.T) {
 			continue
 		}
 		// The code has changed and the seed is another world: look again.
-		if c := e.Noticed(name, int(min(3*seed+100, 1500))); c.Seed == 0 {
+		if c := e.Noticed(name, int(max(3*seed+100, 3000))); c.Seed == 0 {
 			t.Errorf("%s (%s): %s; it was noticed by seed %d and now by none of the first %d", name, name.Rule(), name.Does(), seed, c.Seeds)
 		}
 	}

@@ -150,7 +150,8 @@ func (w *World) deliverTo(j *job, p *proc) *task {
 			live = append(live, old)
 		}
 	}
-	j.at = append(live, d)
+	live = append(live, d)
+	j.at = live
 	w.mix(uint64(len(j.id))<<32 | uint64(j.deliveries)<<8 | uint64(p.id))
 	if w.keep {
 		w.say("queue", "delivers %s to %s, delivery %d", j.id, p.name, d.n)
@@ -178,13 +179,13 @@ func (w *World) work(t *task, d *delivery) {
 		return
 	}
 	if w.adapted {
-		w.adaptedWork(t, d, queue)
+		w.adaptedWork(queue, t, d)
 		return
 	}
 	for {
-		v := w.deliverFenced(t, d, queue)
+		v := w.deliverFenced(queue, t, d)
 		if v.Action == runs.ActionStale {
-			w.stale(t, d, queue)
+			w.stale(queue, t, d)
 			return
 		}
 		if v.Action == runs.ActionComeBack && w.asynq && j.tries >= w.attempts && queue.Err() == nil {
@@ -216,7 +217,7 @@ func protect(f func() error) (err error) {
 	return f()
 }
 
-func (w *World) deliverFenced(t *task, d *delivery, queue context.Context) (v runs.Verdict) {
+func (w *World) deliverFenced(queue context.Context, t *task, d *delivery) (v runs.Verdict) {
 	j := d.j
 	job := runs.Job{
 		Queue: w.queueKey(), ID: j.id, Conversation: j.conv(), Order: j.order, Digest: j.digest, Mode: w.cfg.Mode, Reads: runs.AfterBegin,
@@ -365,7 +366,7 @@ func (w *World) rescue(j *job, d *delivery) {
 }
 
 // stale is what an adapter does when a newer delivery of the job holds the right to write.
-func (w *World) stale(t *task, d *delivery, queue context.Context) {
+func (w *World) stale(queue context.Context, t *task, d *delivery) {
 	if !w.asynq {
 		d.gone = true // leave the row alone
 		w.rescue(d.j, d)

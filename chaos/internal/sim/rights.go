@@ -15,10 +15,9 @@ import (
 
 // landing is an effect of which a worker was told how it ended.
 type landing struct {
-	h      *hand
-	s      *send
-	step   int
-	report bool
+	h    *hand
+	s    *send
+	step int
 }
 
 // wait is what a refused run has to wait for.
@@ -63,7 +62,7 @@ func (w *World) alive(v fence.View) []fence.Seat {
 }
 
 // granted is called when an effect's function is entered: is it entitled to?
-func (w *World) granted(h *hand, s *send, call *runs.Call, with runs.With) {
+func (w *World) granted(h *hand, s *send, call *runs.Call) {
 	s.idem, s.fence = call.IdempotencyKey, call.Fence
 	if slices.Contains(w.tally.fences, call.Fence) {
 		w.fail("fence", "fence number %d was handed out twice, to %s", call.Fence, s)
@@ -261,7 +260,8 @@ func (w *World) othersInside(h *hand) {
 			w.fail("two inside", "%s is entered while %s is at work and was not told to stop", h.j.id, other.j.id)
 		}
 	}
-	w.inside = append(kept, h)
+	kept = append(kept, h)
+	w.inside = kept
 }
 
 // concluded is called when the library has given its verdict on a delivery.

@@ -55,6 +55,8 @@ var OutOfReach = map[string]string{
 	"purges-unresolved": "out of reach: no world lasts longer than the retention",
 	"dropped-silently":  "out of reach: no world lasts longer than the retention",
 	"vanished-ignored":  "out of reach: claims are durable, so no crash of a world's ledger takes one",
+
+	"own-answer-supersedes": "out of reach: the oracles judge answers, refunds and tags, not what a job leaves undone after its answer",
 }
 
 // Matrix renders which faults struck at which kinds of yield, and what the library answered.

@@ -89,7 +89,7 @@ func (c *deadline) Deadline() (time.Time, bool) {
 
 func (c *deadline) Err() error {
 	err := c.Context.Err()
-	if err != nil && context.Cause(c.Context) == context.DeadlineExceeded {
+	if err != nil && context.Cause(c.Context) == context.DeadlineExceeded { //nolint:errorlint // withTimeout sets this very value; a cause that wraps it is somebody else's
 		return context.DeadlineExceeded
 	}
 	return err

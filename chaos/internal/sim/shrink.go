@@ -53,7 +53,7 @@ func (e *Engine) Shrink(cfg Config, found Result, limit time.Duration) Result {
 				}
 			}
 		}
-		for at := 0; at < len(best.Choices); at++ {
+		for at := 0; at < len(best.Choices); at++ { //nolint:intrange // try shortens best.Choices
 			for v := 1; at < len(best.Choices) && v < best.Choices[at] && v < 4; v++ {
 				list := append([]int(nil), best.Choices...)
 				list[at] = v

@@ -147,7 +147,8 @@ func newWorld(cfg Config, src source, p *pool, cov *Coverage, keep bool) *World 
 		w.noise.state = uint64(w.c.choose(1 << 20))
 		if cfg.Faults == 0 && w.c.choose(3) > 0 {
 			// Swarm: some kinds are off, so that others meet more often.
-			w.on &^= FaultSet(w.noise.next() & w.noise.next())
+			some, half := w.noise.next(), w.noise.next()
+			w.on &^= FaultSet(some & half)
 			if w.c.choose(4) == 1 {
 				w.on &^= FaultSet(w.noise.next())
 			}
@@ -262,11 +263,9 @@ func (w *World) died(p *proc) {
 
 // event is one thing that could happen next.
 type event struct {
-	what  eventKind
-	t     *task
-	j     *job
-	i     int
-	fault Fault
+	what eventKind
+	t    *task
+	j    *job
 }
 
 type eventKind uint8
