@@ -1,7 +1,10 @@
 package fence
 
 import (
+	"encoding/binary"
+	"hash/fnv"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/fencedrun/fencedrun/internal/sabotage"
@@ -136,22 +139,29 @@ func (c *claim) twice(ref *Refusal, parts ...string) {
 	if c.d == nil {
 		return
 	}
-	sig := string(ref.Reason) + " " + c.q.Intent + " " + strings.Join(parts, " ")
-	before := strings.Split(c.d.Refused, "\n")
-	switch {
-	case slices.Contains(before, sig):
+	sig := signature(string(ref.Reason), c.q.Intent, parts)
+	// A handler that goes on after a refusal is refused for several things in turn.
+	before := strings.Fields(c.d.Refused)
+	if slices.Contains(before, sig) {
 		c.d.Twice = c.d.Twice || !c.isOff(sabotage.RefusedForEver)
-	case c.d.Refused == "":
-		c.d.Refused = sig
-	default:
-		// A handler that goes on after a refusal is refused for several things in turn.
-		c.d.Refused = strings.Join(append(before[max(0, len(before)+1-maxRefused):], sig), "\n")
+	} else {
+		c.d.Refused = strings.Join(append(before[max(0, len(before)+1-maxRefused):], sig), " ")
 	}
 	ref.Twice = c.d.Twice
 }
 
 // maxRefused is how many different refusals a run remembers.
-const maxRefused = 8
+const maxRefused = 64
+
+// signature stands for what a refusal was about. It is short, because a run keeps many.
+func signature(reason, intent string, parts []string) string {
+	h := fnv.New64a()
+	for _, part := range append([]string{reason, intent}, parts...) {
+		_, _ = h.Write(binary.AppendUvarint(nil, uint64(len(part))))
+		_, _ = h.Write([]byte(part))
+	}
+	return strconv.FormatUint(h.Sum64(), 36)
+}
 
 // within is rule S5.6: calls that reached the provider and did not apply are limited.
 func (c *claim) within() *ClaimVerdict {

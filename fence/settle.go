@@ -155,6 +155,7 @@ func (s *step) confirm(verdict SettleVerdict, e *Effect, call *Call, q SettleReq
 			s.refer(call.Reference, e)
 		}
 		verdict.Effect = e
+		s.change.Durable = q.Durable
 		return verdict, s.done()
 	}
 	return verdict, s.idle()

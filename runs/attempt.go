@@ -104,6 +104,7 @@ func (k *Keeper) settle(ctx context.Context, r *Run, conversation string, q fenc
 		return err
 	})
 	if err != nil {
+		r.noteAway()
 		return v, k.storeError(context.WithoutCancel(ctx), jobOf(r, conversation), "settle", err)
 	}
 	return v, nil
@@ -114,7 +115,7 @@ func (k *Keeper) settle(ctx context.Context, r *Run, conversation string, q fenc
 func (k *Keeper) insist(ctx context.Context, ask func() error) error {
 	for pause := k.config.PollMin; ; pause = min(2*pause, k.config.PollMax) {
 		err := ask()
-		if err == nil || errors.Is(err, ledger.ErrCorrupt) {
+		if err == nil || errors.Is(err, ledger.ErrCorrupt) || k.open() != nil {
 			return err
 		}
 		if k.seam.Sleep(ctx, pause/2+k.seam.Jitter(pause)) != nil {

@@ -19,7 +19,11 @@ type conclusion struct {
 }
 
 func (r *Run) concluding(d Delivery) (c *conclusion, done func()) {
-	ctx, cancel := r.k.settleCtx(r.queue)
+	bound := r.k.config.SettleTimeout
+	if r.ledgerAway() {
+		bound /= 10 // an effect of this run has waited for the ledger that long already
+	}
+	ctx, cancel := r.k.seam.WithTimeout(context.WithoutCancel(r.queue), bound)
 	return &conclusion{Run: r, d: d, ctx: ctx}, cancel
 }
 
@@ -108,7 +112,7 @@ func (c *conclusion) refusedBy(e *RefusedError) Verdict {
 	}
 	d := c.h.Delivery()
 	switch {
-	case e.unknown() && len(e.Open) == 0 && (e.again() || e.RetryAfter > 0):
+	case e.unknown() && len(e.Open) == 0 && (e.again() && !d.Twice || e.RetryAfter > 0):
 		// An unknown holds every message that was to be answered: looking again cannot help
 		// before it is known.
 		return c.k.unknown(e)

@@ -38,8 +38,8 @@ type Config struct {
 	// MaxResult is the largest result that is kept, in bytes of JSON. A larger one is recorded
 	// as done without its value (rule S7.5). Defaults to 64 KiB.
 	MaxResult int
-	// SettleTimeout bounds how long recording an outcome may take; it is also the most
-	// that recording holds up a shutdown. Defaults to 10 s.
+	// SettleTimeout bounds how long recording an outcome may take; it is also the most,
+	// within a tenth, that recording holds up a shutdown. Defaults to 10 s.
 	SettleTimeout time.Duration
 	// PollMin and PollMax bound the pauses while waiting for an effect in flight. Default to
 	// 25 ms and 250 ms.

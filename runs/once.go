@@ -109,7 +109,7 @@ func (k *Keeper) ask(ctx context.Context, r *Run, conversation string, o *order)
 	}
 	switch {
 	case err != nil:
-		k.unclaim(ctx, conversation, q)
+		k.unclaim(ctx, r, conversation, q)
 		return nil, k.failed(ctx, jobOf(r, conversation), "claim", err)
 	case v.Refusal != nil:
 		refused := k.refused(v.Refusal, o.ref, now)
@@ -135,14 +135,17 @@ func jobOf(r *Run, conversation string) Job {
 
 // unclaim takes a claim back whose question got no answer: it may have been written, and the
 // call was certainly not made. If the ledger cannot be asked, the claim lapses.
-func (k *Keeper) unclaim(ctx context.Context, conversation string, q fence.ClaimRequest) {
+func (k *Keeper) unclaim(ctx context.Context, r *Run, conversation string, q fence.ClaimRequest) {
 	ctx, cancel := k.settleCtx(ctx)
 	defer cancel()
 	settle := fence.SettleRequest{
 		Effect: q.Effect, Claim: q.Claim, State: fence.Failed, NotStarted: true, Error: "the claim could not be confirmed, so nothing was called",
 	}
 	if _, _, err := k.ledger.Settle(ctx, conversation, settle); err != nil {
-		_ = k.storeError(ctx, Job{Conversation: conversation}, "settle", err)
+		if ctx.Err() != nil {
+			r.noteAway()
+		}
+		_ = k.storeError(ctx, jobOf(r, conversation), "settle", err)
 	}
 }
 

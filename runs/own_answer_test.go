@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/fencedrun/fencedrun/fence"
 	"github.com/fencedrun/fencedrun/runs"
@@ -97,4 +98,54 @@ func TestAHandlerRefusedForSeveralThingsIsParked(t *testing.T) {
 	if last.Action != runs.ActionPark || last.Reason != fence.ReasonRefusedTwice {
 		t.Errorf("%s %s; want parked", last.Action, last.Reason)
 	}
+}
+
+// However many things it is refused for in turn, and whatever bytes their ids hold.
+func TestAHandlerRefusedForManyThingsIsParked(t *testing.T) {
+	keeper := newKeeper()
+	defer keeper.Close()
+	job := message("m0", 0)
+	job.Inbound = nil
+	for i := range 20 {
+		job.Inbound = append(job.Inbound, fmt.Sprintf("a\nb %d", i))
+	}
+	for i, id := range job.Inbound[:12] {
+		_, err := keeper.Report(t.Context(), job.Conversation, runs.Write{ID: fmt.Sprint(i), Intent: "reply", Answers: []string{id}})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	var last runs.Verdict
+	for range 3 {
+		last = keeper.Deliver(t.Context(), job, runs.Delivery{}, func(ctx context.Context) error {
+			var errs []error
+			for _, id := range job.Inbound[:12] {
+				errs = append(errs, runs.FromContext(ctx).Once(ctx, runs.Effect{Intent: "reply", Key: runs.ID("to " + id), Answers: []string{id}}, done))
+			}
+			return errors.Join(errs...)
+		})
+	}
+	if last.Action != runs.ActionPark || last.Reason != fence.ReasonRefusedTwice {
+		t.Errorf("%s %s; want parked", last.Action, last.Reason)
+	}
+}
+
+// The ledger is away from the middle of an effect on: recording waits for it once, not once for
+// the effect and once more for the run.
+func TestAShutdownWaitsForTheLedgerOnce(t *testing.T) {
+	onMemory(t, func(b *bench) {
+		p := b.process()
+		start := time.Now()
+		v := p.deliver(job(1), func(ctx context.Context) error {
+			return once(ctx, tag("x"), func(context.Context, *runs.Call) error {
+				p.spy.breaks(errors.New("the ledger is away"))
+				return nil
+			})
+		})
+		wantVerdict(b, v, runs.ActionRetry, fence.ReasonLedger)
+		bound := p.Config().SettleTimeout
+		if took := time.Since(start); took < bound || took > bound+bound/5 {
+			b.Errorf("it took %v with a bound of %v", took, bound)
+		}
+	})
 }

@@ -29,6 +29,23 @@ type Run struct {
 	expires  time.Time     // when the watchdog of mode exclusive bites, by the process's clock
 	stop     func() bool   // stops it
 	progress []byte
+	away     bool // the ledger did not answer within the bound of a settle
+}
+
+// noteAway and ledgerAway keep a shutdown from waiting for the same ledger twice.
+func (r *Run) noteAway() {
+	if r == nil {
+		return
+	}
+	r.mu.Lock()
+	r.away = true
+	r.mu.Unlock()
+}
+
+func (r *Run) ledgerAway() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.away
 }
 
 type runKey struct{}
