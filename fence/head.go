@@ -1,5 +1,7 @@
 package fence
 
+import "slices"
+
 // Head is the conversation's own record, small whatever the conversation accumulates: it
 // holds what nearly every decision needs.
 //
@@ -83,6 +85,9 @@ type Again struct {
 	Repeatable bool   `json:"rep,omitempty"`
 	Until      Millis `json:"until,omitempty"` // end of the provider's key window, margin taken off
 }
+
+// ownedBy reports whether an unresolved call of this effect is run's.
+func (u *Unresolved) ownedBy(run RunKey) bool { return u.Run == run || slices.Contains(u.Owners, run) }
 
 // Open reports whether another call is allowed at this time.
 func (a Again) Open(now Millis) bool { return a.Repeatable || now <= a.Until }

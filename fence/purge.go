@@ -141,7 +141,7 @@ func (s *step) runNeeded(run *Run) Millis {
 		}
 	}
 	for i := range s.head.Unresolved {
-		if u := &s.head.Unresolved[i]; u.Run == run.Key || slices.Contains(u.Owners, run.Key) {
+		if s.head.Unresolved[i].ownedBy(run.Key) {
 			return s.later()
 		}
 	}

@@ -117,8 +117,7 @@ func (s *step) answersItself(me RunKey, ids []string, entering bool) bool {
 			return true
 		}
 		return slices.ContainsFunc(s.head.Unresolved, func(u Unresolved) bool {
-			mine := u.Run == me || slices.Contains(u.Owners, me)
-			return mine && slices.Contains(u.Answers, id) && (!entering || u.State == Ambiguous && u.Again.Open(s.now))
+			return u.ownedBy(me) && slices.Contains(u.Answers, id) && (!entering || u.State == Ambiguous && u.Again.Open(s.now))
 		})
 	})
 }

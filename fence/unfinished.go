@@ -62,7 +62,7 @@ func (s *step) unfinished(d *Delivery) *Refusal {
 // keepsOpen reports whether an unresolved effect is d's own run's, or has taken a message of
 // its job.
 func (s *step) keepsOpen(u *Unresolved, d *Delivery) bool {
-	return u.Run == d.Run || slices.Contains(u.Owners, d.Run) || s.takes(u, d.Inbound)
+	return u.ownedBy(d.Run) || s.takes(u, d.Inbound)
 }
 
 // unfinishedClaims are the claims for which a refused End has to wait.

@@ -31,7 +31,7 @@ func (a *attempt) lost() <-chan struct{} {
 // effect's timeout (rule S6.2). A panic or Goexit makes the outcome unknown at once, and passes
 // through unchanged (rule S2.2): recover would lose the stack.
 func (a *attempt) perform(ctx context.Context, call *Call, fn effectFunc) (value kept, err error) {
-	effectCtx, cancel := a.k.seam.WithTimeout(context.WithoutCancel(ctx), a.o.timeout)
+	effectCtx, cancel := a.k.detached(ctx, a.o.timeout)
 	defer cancel()
 	returned := false
 	defer func() {

@@ -23,7 +23,7 @@ func (r *Run) concluding(d Delivery) (c *conclusion, done func()) {
 	if r.ledgerAway() {
 		bound /= 10 // an effect of this run has waited for the ledger that long already
 	}
-	ctx, cancel := r.k.seam.WithTimeout(context.WithoutCancel(r.queue), bound)
+	ctx, cancel := r.k.detached(r.queue, bound)
 	return &conclusion{Run: r, d: d, ctx: ctx}, cancel
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"time"
 
 	"github.com/fencedrun/fencedrun/fence"
 	"github.com/fencedrun/fencedrun/internal/seam"
@@ -100,5 +101,10 @@ func (k *Keeper) open() error {
 // settleCtx is the ctx for recording what is known: it outlives ctx's cancellation, keeps its
 // values, and is bounded (rule S7.1).
 func (k *Keeper) settleCtx(ctx context.Context) (context.Context, context.CancelFunc) {
-	return k.seam.WithTimeout(context.WithoutCancel(ctx), k.config.SettleTimeout)
+	return k.detached(ctx, k.config.SettleTimeout)
+}
+
+// detached returns a ctx with ctx's values that outlives its cancellation and ends after bound.
+func (k *Keeper) detached(ctx context.Context, bound time.Duration) (context.Context, context.CancelFunc) {
+	return k.seam.WithTimeout(context.WithoutCancel(ctx), bound)
 }

@@ -123,6 +123,12 @@ func (h *hand) think() error {
 	return nil
 }
 
+// answer answers all that is open with one reply, keyed by the newest message.
+func (h *hand) answer(open uint32) error {
+	id := messageID(newest(open))
+	return h.reply(runs.ID(id), id, open, open)
+}
+
 func (h *hand) reply(key runs.EffectKey, name string, answers, covers uint32) error {
 	s := &send{intent: "reply", name: name, real: covers}
 	with := runs.With{}
@@ -229,8 +235,7 @@ func catchUpAll(h *hand) error {
 			if err := h.think(); err != nil {
 				return err
 			}
-			id := messageID(newest(open))
-			return h.reply(runs.ID(id), id, open, open)
+			return h.answer(open)
 		})
 	})
 }
@@ -280,8 +285,7 @@ func catchUpRefund(h *hand) error {
 			if err := h.refund("o1"); err != nil {
 				return err
 			}
-			id := messageID(newest(open))
-			return h.reply(runs.ID(id), id, open, open)
+			return h.answer(open)
 		})
 	})
 }

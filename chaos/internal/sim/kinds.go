@@ -77,8 +77,7 @@ func readAll(h *hand) error {
 		return err
 	}
 	return around(h, func() error {
-		id := messageID(newest(open))
-		return h.reply(runs.ID(id), id, open, open)
+		return h.answer(open)
 	})
 }
 
@@ -149,8 +148,7 @@ func picky(h *hand) error {
 		if err := h.think(); err != nil {
 			return err
 		}
-		id := messageID(newest(open))
-		return h.reply(runs.ID(id), id, open, open)
+		return h.answer(open)
 	})
 }
 
@@ -170,8 +168,7 @@ func parallel(h *hand) error {
 		} else if err := h.both(); err != nil {
 			return err
 		}
-		id := messageID(newest(open))
-		return h.reply(runs.ID(id), id, open, open)
+		return h.answer(open)
 	})
 }
 
@@ -289,8 +286,7 @@ func haggler(h *hand) error {
 		if err != nil && !errors.Is(err, runs.ErrParamsChanged) {
 			return err
 		}
-		id := messageID(newest(open))
-		return h.reply(runs.ID(id), id, open, open)
+		return h.answer(open)
 	})
 }
 
