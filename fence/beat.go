@@ -18,7 +18,7 @@ type BeatVerdict struct {
 // (rule S9.2); the only thing it may write is the seat of a lease that lapsed and that
 // nobody used (rule S9.4).
 func (r Rules) Beat(v View, q BeatRequest) (BeatVerdict, Change) {
-	s := r.start(v, q.Identity)
+	s := r.start(new(step), v, q.Identity)
 	run, ok := s.mustRun(q.Delivery.Run)
 	if !ok || s.mustAll(q.Delivery.Inbound) {
 		return BeatVerdict{}, s.done()

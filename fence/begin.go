@@ -36,8 +36,9 @@ type BeginVerdict struct {
 
 // Begin decides rule S4: whether a delivered job is entered, and as what.
 func (r Rules) Begin(v View, q BeginRequest) (BeginVerdict, Change) {
-	s := r.start(v, q.Identity)
-	b := &begin{step: s, q: q, told: len(s.change.Events)}
+	b := &begin{q: q}
+	s := r.start(&b.step, v, q.Identity)
+	b.told = len(s.change.Events)
 	if len(q.Inbound) > 0 && !s.isOff(sabotage.RefusedForgetsInbound) {
 		b.register()
 	}
@@ -52,7 +53,7 @@ func (r Rules) Begin(v View, q BeginRequest) (BeginVerdict, Change) {
 
 // begin is a BeginRequest being decided.
 type begin struct {
-	*step
+	step
 	q      BeginRequest
 	stored *Run // as it is on record here, or nil
 	told   int  // how many events there were before anything was prepared

@@ -18,7 +18,7 @@ type CancelVerdict struct {
 
 // Cancel decides rule S10.3. A run that has ended stays ended.
 func (r Rules) Cancel(v View, q CancelRequest) (CancelVerdict, Change) {
-	s := r.start(v, q.Identity)
+	s := r.start(new(step), v, q.Identity)
 	run, ok := s.mustRun(q.Run)
 	if !ok {
 		return CancelVerdict{}, s.done()

@@ -39,7 +39,7 @@ type Taken struct {
 
 // CatchUp decides what a delivery learns by looking.
 func (r Rules) CatchUp(v View, q CatchUpRequest) (CatchUpVerdict, Change) {
-	s := r.start(v, q.Identity)
+	s := r.start(new(step), v, q.Identity)
 	d := *q.Delivery
 	run, ok := s.mustRun(d.Run)
 	if v.Head != nil && !v.Opened {
@@ -79,14 +79,13 @@ func (s *step) happened(d *Delivery) []Conflict {
 		return (run != d.Run || id != d.ID) && (seq > d.Seen || d.isEarlier(seq, run, id)) && !d.replayed(seq)
 	}
 	landed := s.landedAfter(d.unread())
-	for i := range d.Earlier {
-		l := &d.Earlier[i]
-		if !slices.ContainsFunc(landed, func(h Landed) bool { return !h.Report && h.ID == l.ID }) {
+	for _, l := range d.Earlier {
+		if !isIn(landed, l) {
 			found = append(found, l.conflict())
 		}
 	}
-	for i := range landed {
-		if l := &landed[i]; news(l.Seq, l.Run, l.Delivery) {
+	for _, l := range landed {
+		if news(l.Seq, l.Run, l.Delivery) {
 			found = append(found, l.conflict())
 		}
 	}

@@ -134,29 +134,28 @@ func (c *claim) landedSince() (found []Conflict, more bool) {
 			found = append(found, l.conflict())
 		}
 	}
-	for i := range c.head.Landed {
-		judge(&c.head.Landed[i])
+	for _, l := range c.head.Landed {
+		judge(l)
 	}
-	for i := range c.d.Earlier {
-		l := &c.d.Earlier[i]
+	for _, l := range c.d.Earlier {
 		// An effect that landed again since then is in the head.
-		if !slices.ContainsFunc(c.head.Landed, func(h Landed) bool { return !h.Report && h.ID == l.ID }) {
+		if !isIn(c.head.Landed, l) {
 			judge(l)
 		}
 	}
 	from := c.d.unread()
-	var older []Landed
+	var older []*Landed
 	switch {
 	case from >= c.head.Floor:
 	case len(found) > 0:
 		more = true
 	default:
-		older = slices.DeleteFunc(c.landedAfter(from), func(l Landed) bool { return l.Seq > c.head.Floor })
+		older = slices.DeleteFunc(c.landedAfter(from), func(l *Landed) bool { return l.Seq > c.head.Floor })
 		if !c.needs.Empty() {
 			return nil, false
 		}
-		for i := range older {
-			judge(&older[i])
+		for _, l := range older {
+			judge(l)
 		}
 	}
 	if len(found) == 0 {

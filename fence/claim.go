@@ -56,8 +56,8 @@ type ClaimVerdict struct {
 
 // Claim decides rule S5: it grants a call, gives a stored result, or refuses and says why.
 func (r Rules) Claim(v View, q ClaimRequest) (ClaimVerdict, Change) {
-	s := r.start(v, q.Identity)
-	c := &claim{step: s, q: q, answers: answersOf(q)}
+	c := &claim{q: q, answers: answersOf(q)}
+	s := r.start(&c.step, v, q.Identity)
 	if q.Delivery != nil {
 		d := *q.Delivery
 		c.d = &d
@@ -66,18 +66,12 @@ func (r Rules) Claim(v View, q ClaimRequest) (ClaimVerdict, Change) {
 	if !s.needs.Empty() {
 		return ClaimVerdict{}, s.done()
 	}
-	rules := [...]func(*claim) *ClaimVerdict{
-		(*claim).own,        // S5.1
-		(*claim).right,      // S5.2
-		(*claim).unchanged,  // S5.3
-		(*claim).unanswered, // S5.4
-		(*claim).within,     // S5.6
-	}
+	order := [...]int{1, 2, 3, 4, 6}
 	if c.effect != nil && s.isOff(sabotage.RightsBeforeReplay) {
-		rules[0], rules[1] = rules[1], rules[0]
+		order[0], order[1] = 2, 1
 	}
-	for _, rule := range rules {
-		if verdict := rule(c); verdict != nil {
+	for _, number := range order {
+		if verdict := c.rule(number); verdict != nil {
 			verdict.Delivery = c.d
 			return *verdict, s.idle()
 		}
@@ -90,9 +84,25 @@ func (r Rules) Claim(v View, q ClaimRequest) (ClaimVerdict, Change) {
 	return verdict, s.done()
 }
 
+// rule applies one of the rules S5.1 to S5.6; nil: it has no objection.
+func (c *claim) rule(number int) *ClaimVerdict {
+	switch number {
+	case 1:
+		return c.own()
+	case 2:
+		return c.right()
+	case 3:
+		return c.unchanged()
+	case 4:
+		return c.unanswered()
+	default:
+		return c.within()
+	}
+}
+
 // claim is a ClaimRequest being decided.
 type claim struct {
-	*step
+	step
 	q       ClaimRequest
 	d       *Delivery // a copy, or nil
 	effect  *Effect   // nil: no record
@@ -193,7 +203,7 @@ func (c *claim) within() *ClaimVerdict {
 // grant is rule S5.7: the claim, durable before the effect is called.
 func (c *claim) grant() ClaimVerdict {
 	q := c.q
-	e := &Effect{ID: q.Effect, Intent: q.Intent, Key: q.Key, Retention: c.Retention}
+	e := &Effect{ID: q.Effect, Intent: q.Intent, Key: q.Key, Retention: c.Retention, row: c.rowOf(q.Effect)}
 	if c.effect != nil {
 		e = c.editEffect(c.effect)
 	} else {

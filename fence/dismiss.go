@@ -18,7 +18,7 @@ type DismissVerdict struct {
 // Dismiss decides rule S4.9's closing without an answer. A message that is closed already, by
 // an answer or before, stays as it is.
 func (r Rules) Dismiss(v View, q DismissRequest) (DismissVerdict, Change) {
-	s := r.start(v, q.Identity)
+	s := r.start(new(step), v, q.Identity)
 	missing := s.mustAll(q.IDs)
 	if q.Delivery != nil {
 		run, ok := s.mustRun(q.Delivery.Run)

@@ -22,7 +22,7 @@ type EndVerdict struct {
 
 // End decides rule S10.1 and S10.2.
 func (r Rules) End(v View, q EndRequest) (EndVerdict, Change) {
-	s := r.start(v, q.Identity)
+	s := r.start(new(step), v, q.Identity)
 	d := q.Delivery
 	run, ok := s.mustRun(d.Run)
 	if !ok || s.mustAll(d.Inbound) {
@@ -89,7 +89,7 @@ type ReleaseRequest struct {
 
 // Release remembers, for the run's next delivery, what refused this one.
 func (r Rules) Release(v View, q ReleaseRequest) (released bool, c Change) {
-	s := r.start(v, q.Identity)
+	s := r.start(new(step), v, q.Identity)
 	d := q.Delivery
 	run, ok := s.mustRun(d.Run)
 	if !ok {

@@ -29,8 +29,8 @@ type Head struct {
 	Unresolved []Unresolved `json:"unres,omitempty"`
 	// Landed is the tail of what landed, by seq: every landing with a seq above Floor is in
 	// it, and none other. It holds at most MaxLanded.
-	Landed []Landed `json:"landed,omitempty"`
-	Floor  int64    `json:"floor,omitempty"`
+	Landed []*Landed `json:"landed,omitempty"`
+	Floor  int64     `json:"floor,omitempty"`
 	// Wrote holds, per source, the newest order of a run that ended with success and wrote
 	// (rule S4.6): none of those on record has a newer one.
 	Wrote []Wrote `json:"wrote,omitempty"`
@@ -92,7 +92,8 @@ func (u *Unresolved) ownedBy(run RunKey) bool { return u.Run == run || slices.Co
 // Open reports whether another call is allowed at this time.
 func (a Again) Open(now Millis) bool { return a.Repeatable || now <= a.Until }
 
-// Landed is what the head keeps of a write that happened: a committed effect or a report.
+// Landed is what the head keeps of a write that happened: a committed effect or a report. It is
+// shared by the heads that follow each other, and never changed.
 type Landed struct {
 	Seq      int64      `json:"seq"`
 	ID       string     `json:"id"` // of the effect, or of the report
@@ -103,6 +104,30 @@ type Landed struct {
 	Run      RunKey     `json:"run,omitzero"`
 	Delivery DeliveryID `json:"d,omitzero"`
 	Named    bool       `json:"named,omitempty"`
+}
+
+// without returns list without what drop says, and leaves list as it is; it is list itself when
+// nothing is dropped.
+func without[T any](list []T, drop func(*T) bool) []T {
+	if !some(list, drop) {
+		return list
+	}
+	var kept []T
+	for i := range list {
+		if !drop(&list[i]) {
+			kept = append(kept, list[i])
+		}
+	}
+	return kept
+}
+
+func some[T any](list []T, is func(*T) bool) bool {
+	for i := range list {
+		if is(&list[i]) {
+			return true
+		}
+	}
+	return false
 }
 
 // RowKey of the head is empty: it is not one of the rows.

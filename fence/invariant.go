@@ -282,8 +282,7 @@ func (c *checker) landed() {
 		c.fail("the head remembers %d landings", len(h.Landed))
 	}
 	last := h.Floor
-	for i := range h.Landed {
-		l := &h.Landed[i]
+	for _, l := range h.Landed {
 		if l.Seq <= last || l.Seq > h.Seq {
 			c.fail("the head's landing at seq %d follows seq %d", l.Seq, last)
 		}
@@ -295,17 +294,17 @@ func (c *checker) landed() {
 		rec, ok := c.rows[key]
 		if !ok {
 			c.fail("the head remembers the landing of %q, which has no row", l.ID)
-		} else if got, ok := landing(rec); !ok || got != *l {
+		} else if got := landing(rec); got == nil || *got != *l {
 			c.fail("the head remembers another landing of %q than its row says", l.ID)
 		}
 	}
 	for _, key := range c.keys {
 		rec := c.rows[key]
-		l, ok := landing(rec)
-		if ok && rec.Index().Landed != l.Seq || !ok && rec.Index().Landed != 0 {
+		l := landing(rec)
+		if l != nil && rec.Index().Landed != l.Seq || l == nil && rec.Index().Landed != 0 {
 			c.fail("row %q is indexed as landed at seq %d", key, rec.Index().Landed)
 		}
-		if ok && l.Seq > h.Floor && !slices.ContainsFunc(h.Landed, func(o Landed) bool { return o.Seq == l.Seq }) {
+		if l != nil && l.Seq > h.Floor && !slices.ContainsFunc(h.Landed, func(o *Landed) bool { return o.Seq == l.Seq }) {
 			c.fail("the head does not remember the landing of %q at seq %d", key, l.Seq)
 		}
 	}

@@ -15,14 +15,16 @@ var (
 )
 
 func (s *step) lapse() {
+	past := func(u *Unresolved) bool { return u.State == Pending && s.now > u.Deadline }
+	if !some(s.head.Unresolved, past) || s.isOff(neverLapses) {
+		return
+	}
+	s.head.Unresolved = slices.Clone(s.head.Unresolved)
 	var due []*Unresolved
 	for i := range s.head.Unresolved {
-		if u := &s.head.Unresolved[i]; u.State == Pending && s.now > u.Deadline {
+		if u := &s.head.Unresolved[i]; past(u) {
 			due = append(due, u)
 		}
-	}
-	if len(due) == 0 || s.isOff(neverLapses) {
-		return
 	}
 	// Oldest deadline first, so that it does not matter when somebody notices.
 	slices.SortStableFunc(due, func(a, b *Unresolved) int { return cmp.Compare(a.Deadline, b.Deadline) })
@@ -66,14 +68,19 @@ func (s *step) lapsed(e *Effect) *Effect {
 }
 
 func (s *step) failLapsed() {
-	s.head.Unresolved = slices.DeleteFunc(s.head.Unresolved, func(u Unresolved) bool {
+	s.head.Unresolved = without(s.head.Unresolved, func(u *Unresolved) bool {
 		return u.State == Ambiguous && s.now > u.Deadline
 	})
 }
 
 // unresolved returns the index of effect id among the head's unresolved, or -1.
 func (s *step) unresolved(id string) int {
-	return slices.IndexFunc(s.head.Unresolved, func(u Unresolved) bool { return u.Effect == id })
+	for i := range s.head.Unresolved {
+		if s.head.Unresolved[i].Effect == id {
+			return i
+		}
+	}
+	return -1
 }
 
 // Lapsed returns the view with what is past its deadline shown as ambiguous, for readers that
@@ -82,7 +89,7 @@ func (r Rules) Lapsed(v View) View {
 	if v.Head == nil {
 		return v
 	}
-	s := r.start(v, Identity{})
+	s := r.start(new(step), v, Identity{})
 	shown := v
 	shown.Head = s.head
 	shown.Rows = make(map[string]Record, len(v.Rows))
@@ -100,5 +107,5 @@ func (r Rules) LapsedEffect(v View, e *Effect) *Effect {
 	if v.Head == nil {
 		v.Head = &Head{}
 	}
-	return r.start(v, Identity{}).lapsed(e)
+	return r.start(new(step), v, Identity{}).lapsed(e)
 }

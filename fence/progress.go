@@ -9,7 +9,7 @@ type ProgressRequest struct {
 
 // SaveProgress stores it, unless the delivery may no longer write.
 func (r Rules) SaveProgress(v View, q ProgressRequest) (*Refusal, Change) {
-	s := r.start(v, q.Identity)
+	s := r.start(new(step), v, q.Identity)
 	run, ok := s.mustRun(q.Delivery.Run)
 	if !ok || s.mustAll(q.Delivery.Inbound) {
 		return nil, s.done()

@@ -25,7 +25,7 @@ type PurgeVerdict struct {
 // Purge decides rule S10.4: pending, ambiguous and live things stay, an effect does not go
 // before its run could, nor a message before the effect that answered it.
 func (r Rules) Purge(v View, q PurgeRequest) (PurgeVerdict, Change) {
-	s := r.start(v, q.Identity)
+	s := r.start(new(step), v, q.Identity)
 	var verdict PurgeVerdict
 	// A row goes after those that need it.
 	due := slices.Clone(q.Due)
@@ -66,14 +66,13 @@ func (r Rules) Purge(v View, q PurgeRequest) (PurgeVerdict, Change) {
 		default:
 			verdict.Others++
 		}
-		s.put(now)
-		s.rows[now.RowKey()] = nil
+		s.remove(now)
 	}
 	if !s.needs.Empty() {
 		return PurgeVerdict{}, s.done()
 	}
 	if verdict.Runs > 0 {
-		s.head.Wrote = slices.DeleteFunc(s.head.Wrote, func(w Wrote) bool { return w.Until <= s.now })
+		s.head.Wrote = without(s.head.Wrote, func(w *Wrote) bool { return w.Until <= s.now })
 	}
 	if verdict.Runs+verdict.Effects+verdict.Others > 0 {
 		s.event(Event{Kind: EventPurged})

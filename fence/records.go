@@ -137,6 +137,8 @@ type Effect struct {
 	Retention Millis `json:"ret,omitempty"`
 	// Keep is when a purge that still needed the record looks at it again.
 	Keep Millis `json:"keep,omitempty"`
+
+	row string // its key, if it was computed already
 }
 
 // Call is one try at an effect. Each keeps its own record, so that late evidence about one
@@ -179,7 +181,12 @@ type Call struct {
 func EffectRow(id string) string { return "e/" + id }
 
 // RowKey returns the effect's row key.
-func (e *Effect) RowKey() string { return EffectRow(e.ID) }
+func (e *Effect) RowKey() string {
+	if e.row != "" {
+		return e.row
+	}
+	return EffectRow(e.ID)
+}
 
 // Deciding returns the call that decides the effect's state (rule S2.3): a committed one, else
 // a pending one, else an ambiguous one, else the last. Of several committed ones it is the

@@ -24,7 +24,7 @@ type ReportVerdict struct {
 // Report decides the rule on outside writes: news for every run, or the echo of an effect of
 // our own, which conflicts with nobody and settles it if its outcome was open.
 func (r Rules) Report(v View, q ReportRequest) (ReportVerdict, Change) {
-	s := r.start(v, q.Identity)
+	s := r.start(new(step), v, q.Identity)
 	rec, ok := s.must(ReportRow(q.ID))
 	missing := s.mustAll(q.Answers)
 	effect := q.Effect

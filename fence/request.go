@@ -24,7 +24,7 @@ type Delivery struct {
 	// Earlier are the landings of earlier deliveries of its run that only an explicit CatchUp
 	// covers (rule S5.3), as of the seq Looked; 0 means that nobody has looked yet. They are
 	// kept so that a redelivered run with a long past is read once, not at every claim.
-	Earlier []Landed
+	Earlier []*Landed
 	Looked  int64
 	// Taken are the inbound ids of its own job that an unresolved effect had taken when it
 	// last caught up (rule S10.1).

@@ -25,7 +25,7 @@ type ResolveVerdict struct {
 
 // Resolve decides rule S8: an unknown outcome becomes known. Committed never becomes failed.
 func (r Rules) Resolve(v View, q ResolveRequest) (ResolveVerdict, Change) {
-	s := r.start(v, q.Identity)
+	s := r.start(new(step), v, q.Identity)
 	e, ok := s.mustEffect(q.Effect)
 	if !ok {
 		return ResolveVerdict{}, s.done()

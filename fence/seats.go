@@ -20,10 +20,11 @@ func (s *step) leaseLeft(seat *Seat) Millis {
 // seat puts a delivery in its run's place and drops the seats whose lease has lapsed: they
 // supersede nobody and hold nothing, and whoever still sits there can take a lease again.
 func (s *step) seat(seat Seat) {
-	kept := s.head.Seats[:0]
-	for _, old := range s.head.Seats {
-		if old.Run != seat.Run && s.leaseLeft(&old) > 0 {
-			kept = append(kept, old)
+	kept := make([]Seat, 0, len(s.head.Seats)+1)
+	for i := range s.head.Seats {
+		old := &s.head.Seats[i]
+		if old.Run != seat.Run && s.leaseLeft(old) > 0 {
+			kept = append(kept, *old)
 			continue
 		}
 		if old.Delivery.Nonce != seat.Delivery.Nonce {
@@ -37,13 +38,12 @@ func (s *step) seat(seat Seat) {
 
 // unseat takes a run's delivery from its place and gives its lease up.
 func (s *step) unseat(run RunKey) {
-	s.head.Seats = slices.DeleteFunc(s.head.Seats, func(seat Seat) bool {
-		if seat.Run != run {
-			return false
+	for i := range s.head.Seats {
+		if seat := &s.head.Seats[i]; seat.Run == run {
+			s.change.Lease = append(s.change.Lease, LeaseChange{ID: LeaseID{RunRow(run), seat.Delivery.Nonce}})
 		}
-		s.change.Lease = append(s.change.Lease, LeaseChange{ID: LeaseID{RunRow(run), seat.Delivery.Nonce}})
-		return true
-	})
+	}
+	s.head.Seats = without(s.head.Seats, func(seat *Seat) bool { return seat.Run == run })
 }
 
 // busy is rule S4.7: in mode exclusive one live lease at a time.

@@ -49,9 +49,9 @@ type SettleVerdict struct {
 
 // Settle decides rule S7.
 func (r Rules) Settle(v View, q SettleRequest) (SettleVerdict, Change) {
-	s := r.start(v, q.Identity)
+	s := r.start(new(step), v, q.Identity)
 	verdict := SettleVerdict{Delivery: q.Delivery}
-	rec, ok := s.must(EffectRow(q.Effect))
+	rec, ok := s.must(s.rowOf(q.Effect))
 	e, _ := s.mustEffect(q.Effect)
 	if !ok {
 		return verdict, s.done()

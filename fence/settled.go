@@ -46,7 +46,7 @@ func (s *step) resolveHead(e *Effect) {
 	call := s.decides(e)
 	if call.State != Pending && call.State != Ambiguous {
 		if i >= 0 {
-			s.head.Unresolved = slices.Delete(s.head.Unresolved, i, i+1)
+			s.head.Unresolved = without(s.head.Unresolved, func(u *Unresolved) bool { return u.Effect == e.ID })
 		}
 		return
 	}
@@ -62,10 +62,11 @@ func (s *step) resolveHead(e *Effect) {
 		}
 	}
 	if i >= 0 {
+		s.head.Unresolved = slices.Clone(s.head.Unresolved)
 		s.head.Unresolved[i] = u
 		return
 	}
-	s.head.Unresolved = append(s.head.Unresolved, u)
+	s.head.Unresolved = append(slices.Clip(s.head.Unresolved), u)
 }
 
 // answer closes an inbound message (rule S4.9), also one that no job has named yet.
@@ -111,6 +112,7 @@ func (s *step) superseder(run *Run) {
 		return
 	}
 	due := run.Index().Due
+	s.head.Wrote = slices.Clone(s.head.Wrote)
 	for i := range s.head.Wrote {
 		if w := &s.head.Wrote[i]; w.Source == run.Order.Source {
 			w.Number, w.Until = max(w.Number, run.Order.Number), max(w.Until, due)

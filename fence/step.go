@@ -30,21 +30,28 @@ func (r Rules) isOff(n sabotage.Name) bool { return r.off.Has(n) }
 // remembers what it assumed and what it lacks.
 type step struct {
 	Rules
-	view  View
-	now   Millis
-	head  *Head
-	rows  map[string]Record // changed, or known to be changed to nothing
-	order []string          // keys of rows in the order of their first change
+	view View
+	now  Millis
+	head *Head
+	rows []edit // in the order of their first change
+	// The row key of the effect that was last looked for.
+	effectID, effectRow string
 
 	needs  Needs
 	absent []string
 	change Change
 }
 
+// edit is a row that the change writes, or deletes when rec is nil.
+type edit struct {
+	key string
+	rec Record
+}
+
 // start copies the head, creates it when the conversation is unknown, and lets what is past
-// its deadline lapse (rule S5.0).
-func (r Rules) start(v View, id Identity) *step {
-	s := &step{Rules: r, view: v, now: v.Now}
+// its deadline lapse (rule S5.0). The step is the caller's, so that it can live on the stack.
+func (r Rules) start(s *step, v View, id Identity) *step {
+	s.Rules, s.view, s.now = r, v, v.Now
 	if v.Head == nil {
 		first := int64(v.Now)
 		if s.isOff(sabotage.NumbersRestart) {
@@ -54,10 +61,7 @@ func (r Rules) start(v View, id Identity) *step {
 			Namespace: id.Namespace, Conversation: id.Conversation, Epoch: id.Nonce, Seq: first, Fence: first,
 		}
 	} else {
-		h := *v.Head
-		h.Seats = slices.Clone(h.Seats)
-		h.Unresolved = slices.Clone(h.Unresolved)
-		h.Wrote = slices.Clone(h.Wrote)
+		h := *v.Head // its lists are the view's: a step replaces them and never changes them
 		s.head = &h
 	}
 	s.lapse()
@@ -81,8 +85,8 @@ func (s *step) seq() int64 {
 // look returns the record under key as this step sees it. An unknown key is taken to be
 // absent; the change will insist on it.
 func (s *step) look(key string) Record {
-	if rec, ok := s.rows[key]; ok {
-		return rec
+	if e := s.edited(key); e != nil {
+		return e.rec
 	}
 	rec, known := s.view.Rows[key]
 	if !known && s.view.Head != nil && !slices.Contains(s.absent, key) {
@@ -93,8 +97,8 @@ func (s *step) look(key string) Record {
 
 // must is look for a record that a decision cannot go without: an unknown key is asked for.
 func (s *step) must(key string) (Record, bool) {
-	if rec, ok := s.rows[key]; ok {
-		return rec, true
+	if e := s.edited(key); e != nil {
+		return e.rec, true
 	}
 	rec, known := s.view.Rows[key]
 	if known || s.view.Head == nil {
@@ -106,15 +110,29 @@ func (s *step) must(key string) (Record, bool) {
 	return nil, false
 }
 
-func (s *step) put(rec Record) {
-	key := rec.RowKey()
+// edited returns what the change does to the row under key, nil if nothing.
+func (s *step) edited(key string) *edit {
+	for i := range s.rows {
+		if e := &s.rows[i]; e.key == key {
+			return e
+		}
+	}
+	return nil
+}
+
+func (s *step) put(rec Record) { s.set(rec.RowKey(), rec) }
+
+func (s *step) remove(rec Record) { s.set(rec.RowKey(), nil) }
+
+func (s *step) set(key string, rec Record) {
+	if e := s.edited(key); e != nil {
+		e.rec = rec
+		return
+	}
 	if s.rows == nil {
-		s.rows = make(map[string]Record, 4)
+		s.rows = make([]edit, 0, 4)
 	}
-	if _, ok := s.rows[key]; !ok {
-		s.order = append(s.order, key)
-	}
-	s.rows[key] = rec
+	s.rows = append(s.rows, edit{key, rec})
 }
 
 func (s *step) lookRun(k RunKey) *Run {
@@ -128,12 +146,20 @@ func (s *step) mustRun(k RunKey) (*Run, bool) {
 	return run, ok
 }
 
+// rowOf is EffectRow, which a decision needs several times for the same effect.
+func (s *step) rowOf(effect string) string {
+	if s.effectID != effect || s.effectRow == "" {
+		s.effectID, s.effectRow = effect, EffectRow(effect)
+	}
+	return s.effectRow
+}
+
 // lookEffect is look, except for an effect that the head lists as unresolved: that one has a row.
 func (s *step) lookEffect(id string) (*Effect, bool) {
 	if s.unresolved(id) >= 0 {
 		return s.mustEffect(id)
 	}
-	e, _ := s.look(EffectRow(id)).(*Effect)
+	e, _ := s.look(s.rowOf(id)).(*Effect)
 	if e == nil {
 		return nil, true
 	}
@@ -141,7 +167,7 @@ func (s *step) lookEffect(id string) (*Effect, bool) {
 }
 
 func (s *step) mustEffect(id string) (*Effect, bool) {
-	rec, ok := s.must(EffectRow(id))
+	rec, ok := s.must(s.rowOf(id))
 	if !ok {
 		return nil, false
 	}
@@ -199,6 +225,7 @@ func (s *step) editRun(r *Run) *Run {
 
 func (s *step) editEffect(e *Effect) *Effect {
 	c := *e
+	c.row = s.rowOf(e.ID)
 	c.Calls = slices.Clone(e.Calls)
 	s.put(&c)
 	return &c
@@ -213,8 +240,7 @@ func (s *step) editInbound(in *Inbound) *Inbound {
 
 // undo takes a row out of what the change writes.
 func (s *step) undo(key string) {
-	delete(s.rows, key)
-	s.order = slices.DeleteFunc(s.order, func(k string) bool { return k == key })
+	s.rows = slices.DeleteFunc(s.rows, func(e edit) bool { return e.key == key })
 }
 
 func (s *step) event(e Event) { s.change.Events = append(s.change.Events, e) }
@@ -227,12 +253,12 @@ func (s *step) done() Change {
 	c := s.change
 	c.Absent = s.absent
 	c.Head = s.head
-	c.Rows = make([]Record, 0, len(s.order))
-	for _, key := range s.order {
-		if rec := s.rows[key]; rec != nil {
-			c.Rows = append(c.Rows, rec)
+	c.Rows = make([]Record, 0, len(s.rows))
+	for _, e := range s.rows {
+		if e.rec != nil {
+			c.Rows = append(c.Rows, e.rec)
 		} else {
-			c.Delete = append(c.Delete, key)
+			c.Delete = append(c.Delete, e.key)
 		}
 	}
 	return c
@@ -251,7 +277,7 @@ func (s *step) idle() Change {
 }
 
 func (s *step) changed() bool {
-	if len(s.order) > 0 || len(s.change.Lease) > 0 || s.change.Home != nil {
+	if len(s.rows) > 0 || len(s.change.Lease) > 0 || s.change.Home != nil {
 		return true
 	}
 	return s.view.Head != nil && s.head.Seq != s.view.Head.Seq

@@ -7,7 +7,7 @@ import (
 
 // landedAfter returns every landing with a seq above from, oldest first: from the head when it
 // remembers that far, else from rows looked up by their seq.
-func (s *step) landedAfter(from int64) []Landed {
+func (s *step) landedAfter(from int64) []*Landed {
 	if from >= s.head.Floor {
 		return after(s.head.Landed, from)
 	}
@@ -16,13 +16,13 @@ func (s *step) landedAfter(from int64) []Landed {
 		s.needs.Since = from
 		return nil
 	}
-	found := make([]Landed, 0, len(s.view.Tail)+len(s.head.Landed))
+	found := make([]*Landed, 0, len(s.view.Tail)+len(s.head.Landed))
 	for _, rec := range s.view.Tail {
-		if l, ok := landing(rec); ok && l.Seq > from {
+		if l := landing(rec); l != nil && l.Seq > from {
 			found = append(found, l)
 		}
 	}
-	slices.SortFunc(found, func(a, b Landed) int { return cmp.Compare(a.Seq, b.Seq) })
+	slices.SortFunc(found, func(a, b *Landed) int { return cmp.Compare(a.Seq, b.Seq) })
 	return found
 }
 
@@ -38,21 +38,19 @@ func (d *Delivery) isEarlier(seq int64, run RunKey, id DeliveryID) bool {
 
 // lookBack keeps what earlier deliveries of d's run landed, as of now, and looks no further back
 // from then on. older are the landings that the head does not remember any more.
-func (s *step) lookBack(d *Delivery, older []Landed) {
-	var earlier []Landed
-	at := map[string]int{}
-	for _, landings := range [...][]Landed{d.Earlier, older, s.head.Landed} {
-		for i := range landings {
-			l := &landings[i]
+func (s *step) lookBack(d *Delivery, older []*Landed) {
+	var earlier []*Landed
+	for _, landings := range [...][]*Landed{d.Earlier, older, s.head.Landed} {
+		for _, l := range landings {
 			if l.Report || !d.isEarlier(l.Seq, l.Run, l.Delivery) || d.replayed(l.Seq) {
 				continue
 			}
-			if k, ok := at[l.ID]; ok {
-				earlier[k] = *l
+			// Of an effect that landed twice the newer landing counts, in the older one's place.
+			if k := slices.IndexFunc(earlier, func(h *Landed) bool { return h.ID == l.ID }); k >= 0 {
+				earlier[k] = l
 				continue
 			}
-			at[l.ID] = len(earlier)
-			earlier = append(earlier, *l)
+			earlier = append(earlier, l)
 		}
 	}
 	d.Earlier, d.Looked = earlier, s.head.Seq
@@ -66,15 +64,20 @@ func (d *Delivery) replayed(seq int64) bool {
 
 // seen notes that effect e was replayed to d: what landed of it is no news any more.
 func (d *Delivery) seen(e *Effect) {
-	d.Earlier = slices.DeleteFunc(slices.Clone(d.Earlier), func(l Landed) bool { return l.ID == e.ID })
+	d.Earlier = without(d.Earlier, func(l **Landed) bool { return (*l).ID == e.ID })
 	seq := e.landed().Seq
 	if at, ok := slices.BinarySearch(d.Replayed, seq); !ok {
 		d.Replayed = slices.Insert(slices.Clone(d.Replayed), at, seq)
 	}
 }
 
-func after(landed []Landed, from int64) []Landed {
-	i := slices.IndexFunc(landed, func(l Landed) bool { return l.Seq > from })
+// isIn reports whether the landings hold one of l's effect.
+func isIn(landings []*Landed, l *Landed) bool {
+	return slices.ContainsFunc(landings, func(h *Landed) bool { return !h.Report && h.ID == l.ID })
+}
+
+func after(landed []*Landed, from int64) []*Landed {
+	i := slices.IndexFunc(landed, func(l *Landed) bool { return l.Seq > from })
 	if i < 0 {
 		return nil
 	}
@@ -83,32 +86,31 @@ func after(landed []Landed, from int64) []Landed {
 
 // landing describes a row that landed: a committed effect, or a report that is not the echo
 // of one.
-func landing(rec Record) (Landed, bool) {
+func landing(rec Record) *Landed {
 	switch rec := rec.(type) {
 	case *Effect:
 		c := rec.landed()
 		if c == nil {
-			return Landed{}, false
+			return nil
 		}
-		return Landed{
+		return &Landed{
 			Seq: c.Seq, ID: rec.ID, Intent: rec.Intent, Key: rec.Key, Summary: short(c.Summary),
 			Run: c.Run, Delivery: c.Delivery, Named: c.Named,
-		}, true
+		}
 	case *Report:
 		if rec.Echo != "" {
-			return Landed{}, false
+			return nil
 		}
-		return Landed{Seq: rec.Seq, ID: rec.ID, Report: true, Intent: rec.Intent, Summary: short(rec.Summary), Named: len(rec.Answers) > 0}, true
+		return &Landed{Seq: rec.Seq, ID: rec.ID, Report: true, Intent: rec.Intent, Summary: short(rec.Summary), Named: len(rec.Answers) > 0}
 	}
-	return Landed{}, false
+	return nil
 }
 
 // land puts a write that happened at the end of the head's tail, in place of an older landing
-// of the same, and keeps the tail short. The tail is shared with the view, so it is replaced and
-// never changed.
+// of the same, and keeps the tail short.
 func (s *step) land(rec Record) {
-	l, ok := landing(rec)
-	if !ok {
+	l := landing(rec)
+	if l == nil {
 		return
 	}
 	s.tailWithout(l.ID, l.Report, 1)
@@ -123,10 +125,10 @@ func (s *step) unland(id string, report bool) { s.tailWithout(id, report, 0) }
 
 // tailWithout replaces the tail by one without a landing, with room for more.
 func (s *step) tailWithout(id string, report bool, room int) {
-	tail := make([]Landed, 0, len(s.head.Landed)+room)
-	for i := range s.head.Landed {
-		if l := &s.head.Landed[i]; l.ID != id || l.Report != report {
-			tail = append(tail, *l)
+	tail := make([]*Landed, 0, len(s.head.Landed)+room)
+	for _, l := range s.head.Landed {
+		if l.ID != id || l.Report != report {
+			tail = append(tail, l)
 		}
 	}
 	s.head.Landed = tail

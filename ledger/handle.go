@@ -150,6 +150,7 @@ func (h *Handle) moved(d *fence.Delivery, mayWrite bool) {
 func (h *Handle) task(verb, effect string, inbound ...string) task {
 	t := task{l: h.l, c: h.c, h: h, verb: verb, want: Query{Keys: h.keys}}
 	if effect != "" {
+		t.want.Keys = append(make([]string, 0, len(h.keys)+1+len(inbound)), h.keys...)
 		t.want.Keys = append(t.want.Keys, fence.EffectRow(effect))
 	}
 	for _, id := range inbound {
@@ -163,8 +164,9 @@ func (h *Handle) task(verb, effect string, inbound ...string) task {
 // Claim decides rule S5 for the run.
 func (h *Handle) Claim(ctx context.Context, q fence.ClaimRequest) (fence.ClaimVerdict, fence.Millis, error) {
 	t := h.task("claim", q.Effect, q.Answers...)
+	row := t.want.Keys[len(h.keys)]
 	return decide(ctx, t, func(v fence.View) (fence.ClaimVerdict, fence.Change) {
-		q.Identity, q.Delivery, q.Claim = t.identity(v), h.d, h.l.claimID(v, &q)
+		q.Identity, q.Delivery, q.Claim = t.identity(v), h.d, h.l.claimID(v, row, &q)
 		verdict, change := h.l.Rules.Claim(v, q)
 		// A claim of its own that was found again says nothing about the right to write.
 		granted := verdict.Call != nil && change.Durable

@@ -10,12 +10,12 @@ import (
 // to send: the call goes on only while it is pending and in time, and that is for the rules to
 // say, on a fresh view.
 
-// claimID returns the id for a claim that is decided on v. It is the one that was asked for,
-// unless a call under it was settled, resolved or overtaken by its deadline while its answer
+// claimID returns the id for a claim that is decided on v; row is the effect's. It is the one
+// that was asked for, unless a call under it was settled, resolved or overtaken by its deadline while its answer
 // was lost: a further call, if the rules allow one, is another claim, or the evidence about
 // the two could not be told apart.
-func (l *Ledger) claimID(v fence.View, q *fence.ClaimRequest) string {
-	e, _ := v.Rows[fence.EffectRow(q.Effect)].(*fence.Effect)
+func (l *Ledger) claimID(v fence.View, row string, q *fence.ClaimRequest) string {
+	e, _ := v.Rows[row].(*fence.Effect)
 	if e == nil {
 		return q.Claim
 	}

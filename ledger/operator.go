@@ -28,8 +28,9 @@ func effectAnd(effect string, inbound []string) []string {
 
 // Claim decides rule S5 for a write without a job.
 func (l *Ledger) Claim(ctx context.Context, conversation string, q fence.ClaimRequest) (fence.ClaimVerdict, fence.Millis, error) {
-	return outside(ctx, l, conversation, "claim", effectAnd(q.Effect, q.Answers), func(id fence.Identity, v fence.View) (fence.ClaimVerdict, fence.Change) {
-		q.Identity, q.Claim = id, l.claimID(v, &q)
+	keys := effectAnd(q.Effect, q.Answers)
+	return outside(ctx, l, conversation, "claim", keys, func(id fence.Identity, v fence.View) (fence.ClaimVerdict, fence.Change) {
+		q.Identity, q.Claim = id, l.claimID(v, keys[0], &q)
 		return l.Rules.Claim(v, q)
 	})
 }

@@ -84,6 +84,17 @@ type Tx interface {
 	Apply(ctx context.Context, conversation string, w Write) (Result, error)
 }
 
+// Joiner is what a [Store] may offer beside: a way to decide and write inside a transaction that
+// the caller of the library began and will commit, so that an effect in the same database and its
+// record are one (promise S11.6).
+type Joiner interface {
+	// Join locks the conversation inside tx until tx ends, and returns a Tx that reads and writes
+	// in tx. tx is what the store's documentation names, pgx.Tx or *sql.Tx; anything else, and one
+	// that the store can tell to be of another database, is an error. It does not end tx, changes
+	// no setting of it, and needs no other connection.
+	Join(ctx context.Context, tx any, conversation string) (Tx, error)
+}
+
 // Query says what of a conversation to load beside its tag, head and leases.
 type Query struct {
 	Keys []string // rows
