@@ -28,6 +28,8 @@ type task struct {
 	want Query   // what the decision is known to need
 	// guess allows a conversation that this process does not know to be taken for a new one.
 	guess bool
+	// joined is set for a decision inside a transaction of the caller's.
+	joined *batch
 }
 
 // identity names the conversation, with a fresh nonce where its record must be created.
@@ -64,11 +66,14 @@ func decide[V any](ctx context.Context, t task, transition func(fence.View) (V, 
 		return none, 0, fmt.Errorf("ledger: %s: %w", t.verb, err)
 	}
 	op := &operation{task: t}
+	if t.joined != nil {
+		op.tx = t.joined
+	}
 	v, err := inTurn(ctx, op, transition)
 	if err != nil {
 		return none, op.now, fmt.Errorf("ledger: %s: %w", t.verb, err)
 	}
-	if len(op.events) > 0 {
+	if len(op.events) > 0 && (t.joined == nil || !op.wrote) {
 		t.l.Emit(ctx, t.c.name, op.events)
 	}
 	return v, op.now, nil
@@ -109,6 +114,8 @@ func run[V any](ctx context.Context, op *operation, transition func(fence.View) 
 			// A verdict that writes nothing must not rest on memory or on guesses.
 			op.ask(fence.Needs{Keys: change.Absent})
 			op.forget()
+		case op.joined != nil && op.ask(fence.Needs{Keys: change.Absent}):
+			// What is written there is written last: nothing may be left for it to find out.
 		case locker != nil:
 			return locked(ctx, op, locker, transition)
 		default:

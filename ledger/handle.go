@@ -17,7 +17,7 @@ type Handle struct {
 	keys []string // rows that nearly every decision of a run needs
 
 	mu sync.Mutex
-	d  *fence.Delivery // replaced, never changed; written under c.lock and mu
+	d  *fence.Delivery // replaced, never changed; guarded by mu
 
 	// judged is the tag at which the delivery was last found to hold its right to write, or
 	// one that only its own changes lie behind. Guarded by c.lock.
@@ -119,10 +119,12 @@ func (h *Handle) Close() {
 }
 
 // Delivery returns what the delivery knows now.
-func (h *Handle) Delivery() fence.Delivery {
+func (h *Handle) Delivery() fence.Delivery { return *h.known() }
+
+func (h *Handle) known() *fence.Delivery {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return *h.d
+	return h.d
 }
 
 // begun and moved are called with the conversation's lock held, once a verdict is final. A
@@ -130,7 +132,8 @@ func (h *Handle) Delivery() fence.Delivery {
 // one that was not written, because it may have rested on a view that was no longer true.
 func (h *Handle) begun(d *fence.Delivery) {
 	if d != nil {
-		h.d, h.judged = d, h.c.tag
+		h.learn(d)
+		h.judged = h.c.tag
 	}
 }
 
@@ -138,11 +141,15 @@ func (h *Handle) moved(d *fence.Delivery, mayWrite bool) {
 	if mayWrite {
 		h.judged = h.c.tag
 	}
-	if d != nil && d != h.d {
-		h.mu.Lock()
-		h.d = d
-		h.mu.Unlock()
+	if d != nil {
+		h.learn(d)
 	}
+}
+
+func (h *Handle) learn(d *fence.Delivery) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.d = d
 }
 
 // task is a decision that the delivery asks for. It may need these effects and messages
@@ -166,7 +173,7 @@ func (h *Handle) Claim(ctx context.Context, q fence.ClaimRequest) (fence.ClaimVe
 	t := h.task("claim", q.Effect, q.Answers...)
 	row := t.want.Keys[len(h.keys)]
 	return decide(ctx, t, func(v fence.View) (fence.ClaimVerdict, fence.Change) {
-		q.Identity, q.Delivery, q.Claim = t.identity(v), h.d, h.l.claimID(v, row, &q)
+		q.Identity, q.Delivery, q.Claim = t.identity(v), h.known(), h.l.claimID(v, row, &q)
 		verdict, change := h.l.Rules.Claim(v, q)
 		// A claim of its own that was found again says nothing about the right to write.
 		granted := verdict.Call != nil && change.Durable
@@ -179,7 +186,7 @@ func (h *Handle) Claim(ctx context.Context, q fence.ClaimRequest) (fence.ClaimVe
 func (h *Handle) Settle(ctx context.Context, q fence.SettleRequest) (fence.SettleVerdict, fence.Millis, error) {
 	t := h.task("settle", q.Effect, answersOf(q)...)
 	return decide(ctx, t, func(v fence.View) (fence.SettleVerdict, fence.Change) {
-		q.Identity, q.Delivery = t.identity(v), h.d
+		q.Identity, q.Delivery = t.identity(v), h.known()
 		verdict, change := h.l.Rules.Settle(v, q)
 		change.Learn = func() { h.moved(verdict.Delivery, false) }
 		return verdict, change
@@ -203,7 +210,7 @@ func (h *Handle) CatchUp(ctx context.Context) (fence.CatchUpVerdict, fence.Milli
 	t := h.task("catch up", "")
 	t.want.Open = true
 	return decide(ctx, t, func(v fence.View) (fence.CatchUpVerdict, fence.Change) {
-		verdict, change := h.l.Rules.CatchUp(v, fence.CatchUpRequest{Identity: t.identity(v), Delivery: h.d})
+		verdict, change := h.l.Rules.CatchUp(v, fence.CatchUpRequest{Identity: t.identity(v), Delivery: h.known()})
 		change.Learn = func() { h.moved(verdict.Delivery, false) }
 		return verdict, change
 	})
@@ -213,7 +220,7 @@ func (h *Handle) CatchUp(ctx context.Context) (fence.CatchUpVerdict, fence.Milli
 func (h *Handle) End(ctx context.Context, reason fence.EndReason) (fence.EndVerdict, fence.Millis, error) {
 	t := h.task("end", "")
 	return decide(ctx, t, func(v fence.View) (fence.EndVerdict, fence.Change) {
-		return h.l.Rules.End(v, fence.EndRequest{Identity: t.identity(v), Delivery: h.d, Reason: reason})
+		return h.l.Rules.End(v, fence.EndRequest{Identity: t.identity(v), Delivery: h.known(), Reason: reason})
 	})
 }
 
@@ -222,7 +229,7 @@ func (h *Handle) End(ctx context.Context, reason fence.EndReason) (fence.EndVerd
 func (h *Handle) Owned(ctx context.Context) (*fence.Refusal, fence.Millis, error) {
 	t := h.task("owned", "")
 	return decide(ctx, t, func(v fence.View) (*fence.Refusal, fence.Change) {
-		d := *h.d
+		d := h.Delivery()
 		d.Inbound, d.Taken = nil, nil
 		return h.l.Rules.Unfinished(v, fence.EndRequest{Identity: t.identity(v), Delivery: &d})
 	})
@@ -232,7 +239,7 @@ func (h *Handle) Owned(ctx context.Context) (*fence.Refusal, fence.Millis, error
 func (h *Handle) Release(ctx context.Context, parked fence.Reason) (bool, error) {
 	t := h.task("release", "")
 	released, _, err := decide(ctx, t, func(v fence.View) (bool, fence.Change) {
-		released, change := h.l.Rules.Release(v, fence.ReleaseRequest{Identity: t.identity(v), Delivery: h.d, Parked: parked})
+		released, change := h.l.Rules.Release(v, fence.ReleaseRequest{Identity: t.identity(v), Delivery: h.known(), Parked: parked})
 		change.Learn = func() { h.left = true }
 		return released, change
 	})
@@ -244,7 +251,7 @@ func (h *Handle) Beat(ctx context.Context, rejoin bool) (fence.BeatVerdict, fenc
 	t := h.task("beat", "")
 	return decide(ctx, t, func(v fence.View) (fence.BeatVerdict, fence.Change) {
 		// A beat that crosses the handler's return must not take up what was given up.
-		verdict, change := h.l.Rules.Beat(v, fence.BeatRequest{Identity: t.identity(v), Delivery: h.d, Rejoin: rejoin && !h.left})
+		verdict, change := h.l.Rules.Beat(v, fence.BeatRequest{Identity: t.identity(v), Delivery: h.known(), Rejoin: rejoin && !h.left})
 		change.Learn = func() { h.moved(nil, verdict.Refusal == nil) }
 		return verdict, change
 	})
@@ -254,7 +261,7 @@ func (h *Handle) Beat(ctx context.Context, rejoin bool) (fence.BeatVerdict, fenc
 func (h *Handle) SaveProgress(ctx context.Context, value []byte) (*fence.Refusal, error) {
 	t := h.task("save progress", "")
 	ref, _, err := decide(ctx, t, func(v fence.View) (*fence.Refusal, fence.Change) {
-		ref, change := h.l.Rules.SaveProgress(v, fence.ProgressRequest{Identity: t.identity(v), Delivery: h.d, Value: value})
+		ref, change := h.l.Rules.SaveProgress(v, fence.ProgressRequest{Identity: t.identity(v), Delivery: h.known(), Value: value})
 		change.Learn = func() { h.moved(nil, ref == nil) }
 		return ref, change
 	})

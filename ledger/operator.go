@@ -85,7 +85,7 @@ func dismiss(ctx context.Context, t task, ids []string, why string) (fence.Dismi
 	v, _, err := decide(ctx, t, func(v fence.View) (fence.DismissVerdict, fence.Change) {
 		q := fence.DismissRequest{Identity: t.identity(v), IDs: ids, Why: why}
 		if t.h != nil {
-			q.Delivery = t.h.d
+			q.Delivery = t.h.known()
 		}
 		return t.l.Rules.Dismiss(v, q)
 	})

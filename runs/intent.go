@@ -63,16 +63,23 @@ func (in Intent[T]) Once(ctx context.Context, k EffectKey, fn func(ctx context.C
 	if r == nil {
 		return none, noRun(EffectRef{Intent: in.Name})
 	}
-	return in.once(ctx, r.k, r, r.job.Conversation, k, fn, with)
+	return in.run(r.k, r.job.Conversation, k, fn, with, func(o *order, fn effectFunc) (*fence.Call, error) {
+		return r.k.once(ctx, r, r.job.Conversation, o, fn)
+	})
 }
 
 // OnceOn is Once without a job, for cron scripts and HTTP handlers: every run sees it as
 // somebody else's write (rule S5, without a job).
 func (in Intent[T]) OnceOn(ctx context.Context, keeper *Keeper, conversation string, k EffectKey, fn func(ctx context.Context, call *Call) (T, error), with ...With) (T, error) {
-	return in.once(ctx, keeper, nil, conversation, k, fn, with)
+	return in.run(keeper, conversation, k, fn, with, func(o *order, fn effectFunc) (*fence.Call, error) {
+		return keeper.once(ctx, nil, conversation, o, fn)
+	})
 }
 
-func (in Intent[T]) once(ctx context.Context, keeper *Keeper, r *Run, conversation string, k EffectKey, fn func(ctx context.Context, call *Call) (T, error), with []With) (T, error) {
+// run checks what was asked for, and brings fn's value past once, which knows no types.
+func (in Intent[T]) run(keeper *Keeper, conversation string, k EffectKey, fn func(ctx context.Context, call *Call) (T, error), with []With,
+	once func(*order, effectFunc) (*fence.Call, error),
+) (T, error) {
 	var value T
 	switch {
 	case keeper == nil:
@@ -88,7 +95,7 @@ func (in Intent[T]) once(ctx context.Context, keeper *Keeper, r *Run, conversati
 	if err != nil {
 		return value, err
 	}
-	done, err := keeper.once(ctx, r, conversation, o, func(ctx context.Context, call *Call) (kept, error) {
+	done, err := once(o, func(ctx context.Context, call *Call) (kept, error) {
 		var err error
 		value, err = fn(ctx, call)
 		if err != nil {

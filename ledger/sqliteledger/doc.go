@@ -4,7 +4,8 @@
 //	store, err := sqliteledger.Open(ctx, "/var/lib/bot/ledger.db", nil)
 //	keeper, err := runs.New(store, nil)
 //
-// The file is the ledger's own: nothing else belongs into it. It is in WAL mode, so there are two
+// The file is the ledger's own: nothing else belongs into it but the tables of a service that
+// makes effects in the ledger's transaction (see [Store.Join]). It is in WAL mode, so there are two
 // more files beside it, and all three must be on a local disk; network file systems do not lock
 // as SQLite needs it. For several machines take pgledger or redisledger.
 //

@@ -3,44 +3,42 @@ package sqliteledger
 import (
 	"context"
 	"database/sql"
-	"errors"
 
 	"github.com/fencedrun/fencedrun/fence"
 	"github.com/fencedrun/fencedrun/ledger"
 )
 
-// tx is a transaction that holds the file's write lock, on the writer's connection.
+// tx is a transaction that holds the file's write lock.
 type tx struct {
 	s     *Store
+	on    runner
 	ctx   context.Context // not cancelled before the transaction ends
 	wrote bool
 }
 
+// runner is the connection that a transaction is on: the writer's, or the caller's own.
+type runner interface {
+	exec(ctx context.Context, q *query, args ...any) (sql.Result, error)
+	query(ctx context.Context, q *query, args ...any) (*sql.Rows, error)
+}
+
 func (t *tx) exec(q *query, args ...any) error {
-	_, err := t.s.writer.exec(t.ctx, q, args...)
+	_, err := t.on.exec(t.ctx, q, args...)
 	return err
 }
 
 func (t *tx) ask(_ context.Context, q *query, each func(*sql.Rows) error, args ...any) error {
-	stmt, err := t.s.writer.prepared(t.ctx, q) //nolint:sqlclosecheck // it stays prepared as long as its connection
-	if err != nil {
-		return err
-	}
-	rows, err := stmt.QueryContext(t.ctx, args...)
+	rows, err := t.on.query(t.ctx, q, args...)
 	return every(rows, err, each)
 }
 
 // row asks for at most one row.
 func (t *tx) row(q *query, args []any, into ...any) (found bool, err error) {
-	stmt, err := t.s.writer.prepared(t.ctx, q) //nolint:sqlclosecheck // it stays prepared as long as its connection
-	if err != nil {
-		return false, err
-	}
-	err = stmt.QueryRowContext(t.ctx, args...).Scan(into...)
-	if errors.Is(err, sql.ErrNoRows) {
-		return false, nil
-	}
-	return err == nil, err
+	err = t.ask(t.ctx, q, func(rows *sql.Rows) error {
+		found = true
+		return rows.Scan(into...)
+	}, args...)
+	return found, err
 }
 
 // Load implements ledger.Tx.

@@ -65,6 +65,14 @@ func (w *writer) exec(ctx context.Context, q *query, args ...any) (sql.Result, e
 	return stmt.ExecContext(ctx, args...)
 }
 
+func (w *writer) query(ctx context.Context, q *query, args ...any) (*sql.Rows, error) {
+	stmt, err := w.prepared(ctx, q) //nolint:sqlclosecheck // it stays prepared as long as its connection
+	if err != nil {
+		return nil, err
+	}
+	return stmt.QueryContext(ctx, args...)
+}
+
 // begin takes the file's write lock, or fails at once when another process has it.
 func (w *writer) begin(ctx context.Context, sync *query) error {
 	if w.sync != sync {
@@ -123,7 +131,7 @@ func (s *Store) write(ctx context.Context, durable bool, do func(t *tx) (commit 
 				err = errors.Join(err, w.discard())
 			}
 		}()
-		commit, err := do(&tx{s: s, ctx: whole})
+		commit, err := do(&tx{s: s, on: w, ctx: whole})
 		if err != nil || !commit {
 			return err
 		}
