@@ -60,6 +60,18 @@ func New(t testing.TB, insert *river.Config) *Bench {
 	if err := os.WriteFile(path, template(t), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	return use(t, path, insert)
+}
+
+// NewIn is New in a database that exists, such as a ledger's: River's tables are added to it.
+func NewIn(t testing.TB, path string, insert *river.Config) *Bench {
+	t.Helper()
+	migrate(t, path)
+	return use(t, path, insert)
+}
+
+func use(t testing.TB, path string, insert *river.Config) *Bench {
+	t.Helper()
 	db, err := open(path)
 	if err != nil {
 		t.Fatal(err)
@@ -71,7 +83,7 @@ func New(t testing.TB, insert *river.Config) *Bench {
 }
 
 func open(path string) (*sql.DB, error) {
-	db, err := sql.Open("sqlite", "file:"+path+"?_pragma=synchronous(off)")
+	db, err := sql.Open("sqlite", "file:"+path+"?_txlock=immediate&_pragma=busy_timeout(5000)&_pragma=synchronous(off)")
 	if err != nil {
 		return nil, err
 	}
@@ -93,6 +105,16 @@ func template(t testing.TB) []byte {
 		return migrated.file
 	}
 	path := filepath.Join(t.TempDir(), "template.db")
+	migrate(t, path)
+	var err error
+	if migrated.file, err = os.ReadFile(path); err != nil {
+		t.Fatal(err)
+	}
+	return migrated.file
+}
+
+func migrate(t testing.TB, path string) {
+	t.Helper()
 	db, err := open(path)
 	if err != nil {
 		t.Fatal(err)
@@ -105,10 +127,6 @@ func template(t testing.TB) []byte {
 	if _, err := migrator.Migrate(context.Background(), rivermigrate.DirectionUp, nil); err != nil {
 		t.Fatalf("migrate: %v", err)
 	}
-	if migrated.file, err = os.ReadFile(path); err != nil {
-		t.Fatal(err)
-	}
-	return migrated.file
 }
 
 // bubble tells River the bubble's time, also for what it writes.
