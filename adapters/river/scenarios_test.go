@@ -7,6 +7,7 @@ import (
 
 	"github.com/riverqueue/river"
 
+	"github.com/fencedrun/fencedrun/adapters/internal/adaptertest"
 	"github.com/fencedrun/fencedrun/adapters/internal/adaptertest/riverharness"
 	"github.com/fencedrun/fencedrun/adapters/internal/adaptertest/scenarios"
 	riverruns "github.com/fencedrun/fencedrun/adapters/river"
@@ -14,9 +15,21 @@ import (
 )
 
 func TestScenarios(t *testing.T) {
+	play(t, func(t *testing.T, fenced *riverruns.Plugin) adaptertest.Queue { return newQueue(t, fenced) })
+}
+
+func TestScenariosOnPostgres(t *testing.T) {
+	at := riverharness.Postgres(t)
+	play(t, func(t *testing.T, fenced *riverruns.Plugin) adaptertest.Queue {
+		return riverharness.NewQueue(riverharness.NewOnPostgres(t, at, plugins(fenced)), riverruns.NoteKey, fenced)
+	})
+}
+
+func play(t *testing.T, queue func(*testing.T, *riverruns.Plugin) adaptertest.Queue) {
+	t.Helper()
 	scenarios.Run(t, func(t *testing.T, keeper *runs.Keeper, o scenarios.Options) scenarios.Env {
 		return scenarios.Env{
-			Queue: newQueue(t, newPlugin(t, keeper, riverruns.Config{
+			Queue: queue(t, newPlugin(t, keeper, riverruns.Config{
 				Inbound: riverruns.FromArgs, Mode: o.Mode, Reads: o.Reads, ReplayOnly: o.ReplayOnly, Unfenced: o.Unfenced,
 			})),
 			Space:  "river:public",

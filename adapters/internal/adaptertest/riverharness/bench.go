@@ -1,5 +1,5 @@
-// Package riverharness runs the real River client on a SQLite file in virtual
-// time. For tests only.
+// Package riverharness runs the real River client in virtual time, on a SQLite file or on a
+// Postgres server. For tests only.
 //
 // Everything must be made and used inside one testing/synctest bubble: River
 // reads the time it writes to the database from the bubble's clock.
@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/riverqueue/river"
+	"github.com/riverqueue/river/riverdriver"
 	"github.com/riverqueue/river/riverdriver/riversqlite"
 	"github.com/riverqueue/river/rivermigrate"
 	"github.com/riverqueue/river/rivertype"
@@ -43,14 +44,21 @@ func (a Args) Conversation() string { return a.Thread }
 // Inbound names the inbound messages, as the adapter asks them.
 func (a Args) Inbound() []string { return a.Messages }
 
-// Bench is one database with a client that only inserts and inspects.
-type Bench struct {
+// BenchOf is one database with a client that only inserts and inspects.
+type BenchOf[TTx any] struct {
 	T      testing.TB
-	DB     *sql.DB
-	Client *river.Client[Tx]
+	DB     *sql.DB // nil on Postgres
+	Client *river.Client[TTx]
 
-	driver *riversqlite.Driver
+	driver riverdriver.Driver[TTx]
+	schema string // of River's tables, "" none
+	// exec runs a statement whose arguments are $1, $2; timeArg is how it takes a time.
+	exec    func(query string, args ...any) error
+	timeArg func(time.Time) any
 }
+
+// Bench is the one on a SQLite file.
+type Bench = BenchOf[Tx]
 
 // New starts a bench. insert is the configuration of its inserting client and
 // may be nil. The bench is taken down when the test of the bubble ends.
@@ -77,7 +85,14 @@ func use(t testing.TB, path string, insert *river.Config) *Bench {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = db.Close() })
-	b := &Bench{T: t, DB: db, driver: riversqlite.New(db)}
+	b := &Bench{
+		T: t, DB: db, driver: riversqlite.New(db),
+		exec: func(query string, args ...any) error {
+			_, err := db.Exec(query, args...)
+			return err
+		},
+		timeArg: func(t time.Time) any { return t.UTC().Format("2006-01-02 15:04:05.000") }, // as River writes it
+	}
 	b.Client = b.NewClient(insert)
 	return b
 }
@@ -140,7 +155,7 @@ func (bubble) NowOrNil() *time.Time {
 }
 
 // NewClient makes a client that is not started. config may be nil.
-func (b *Bench) NewClient(config *river.Config) *river.Client[Tx] {
+func (b *BenchOf[TTx]) NewClient(config *river.Config) *river.Client[TTx] {
 	b.T.Helper()
 	if config == nil {
 		config = &river.Config{}
@@ -149,6 +164,7 @@ func (b *Bench) NewClient(config *river.Config) *river.Client[Tx] {
 		config.Logger = slog.New(slog.DiscardHandler)
 	}
 	config.TestOnly = true
+	config.Schema = b.schema
 	config.Test.Time = bubble{}
 	client, err := river.NewClient(b.driver, config)
 	if err != nil {
@@ -160,13 +176,13 @@ func (b *Bench) NewClient(config *river.Config) *river.Client[Tx] {
 // Start starts a worker process: a client that works the default queue. Ten
 // workers, a fetch every two seconds and a retry delay of one second are filled in. The client is stopped
 // and its jobs are canceled when the test ends.
-func (b *Bench) Start(config *river.Config, work func(context.Context, *river.Job[Args]) error) *river.Client[Tx] {
+func (b *BenchOf[TTx]) Start(config *river.Config, work func(context.Context, *river.Job[Args]) error) *river.Client[TTx] {
 	b.T.Helper()
 	return b.StartWorker(config, river.WorkFunc(work))
 }
 
 // StartWorker is [Bench.Start] for a worker that has more than a Work method.
-func (b *Bench) StartWorker(config *river.Config, worker river.Worker[Args]) *river.Client[Tx] {
+func (b *BenchOf[TTx]) StartWorker(config *river.Config, worker river.Worker[Args]) *river.Client[TTx] {
 	b.T.Helper()
 	if config == nil {
 		config = &river.Config{}
@@ -202,7 +218,7 @@ type everySecond struct{}
 func (everySecond) NextRetry(*rivertype.JobRow) time.Time { return time.Now().Add(time.Second) }
 
 // Insert inserts a job or fails the test.
-func (b *Bench) Insert(args Args, opts *river.InsertOpts) *rivertype.JobRow {
+func (b *BenchOf[TTx]) Insert(args Args, opts *river.InsertOpts) *rivertype.JobRow {
 	b.T.Helper()
 	result, err := b.Client.Insert(context.Background(), args, opts)
 	if err != nil {
@@ -212,7 +228,7 @@ func (b *Bench) Insert(args Args, opts *river.InsertOpts) *rivertype.JobRow {
 }
 
 // Row reads a job; nil if River no longer has it.
-func (b *Bench) Row(id int64) *rivertype.JobRow {
+func (b *BenchOf[TTx]) Row(id int64) *rivertype.JobRow {
 	b.T.Helper()
 	row, err := b.Client.JobGet(context.Background(), id)
 	if errors.Is(err, river.ErrNotFound) {
@@ -225,26 +241,29 @@ func (b *Bench) Row(id int64) *rivertype.JobRow {
 }
 
 // Exec edits the database behind River's back.
-func (b *Bench) Exec(query string, args ...any) {
+func (b *BenchOf[TTx]) Exec(query string, args ...any) {
 	b.T.Helper()
-	if _, err := b.DB.Exec(query, args...); err != nil {
+	if err := b.exec(query, args...); err != nil {
 		b.T.Fatalf("%s: %v", query, err)
 	}
 }
 
 // Release makes a running job available again while its worker lives, as a
 // rescue or a person with SQL does.
-func (b *Bench) Release(id int64) {
+func (b *BenchOf[TTx]) Release(id int64) {
 	b.T.Helper()
-	b.Exec(`UPDATE river_job SET state = 'available', scheduled_at = ? WHERE id = ? AND state = 'running'`,
-		sqlTime(time.Now()), id)
+	b.Exec(`UPDATE `+b.table()+` SET state = 'available', scheduled_at = $1 WHERE id = $2 AND state = 'running'`, b.timeArg(time.Now()), id)
 }
 
 // Backdate makes a running job look as if it had been started earlier.
-func (b *Bench) Backdate(id int64, by time.Duration) {
+func (b *BenchOf[TTx]) Backdate(id int64, by time.Duration) {
 	b.T.Helper()
-	b.Exec(`UPDATE river_job SET attempted_at = ? WHERE id = ?`, sqlTime(time.Now().Add(-by)), id)
+	b.Exec(`UPDATE `+b.table()+` SET attempted_at = $1 WHERE id = $2`, b.timeArg(time.Now().Add(-by)), id)
 }
 
-// sqlTime writes a time as River does on SQLite.
-func sqlTime(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05.000") }
+func (b *BenchOf[TTx]) table() string {
+	if b.schema == "" {
+		return "river_job"
+	}
+	return b.schema + ".river_job"
+}

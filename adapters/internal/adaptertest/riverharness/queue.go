@@ -14,9 +14,9 @@ import (
 	"github.com/fencedrun/fencedrun/adapters/internal/adaptertest"
 )
 
-// Queue is River as an [adaptertest.Queue].
-type Queue struct {
-	*Bench
+// QueueOf is River as an [adaptertest.Queue].
+type QueueOf[TTx any] struct {
+	*BenchOf[TTx]
 	// Plugins of every client, inserting and working. None is River without
 	// the adapter.
 	Plugins []rivertype.Plugin
@@ -25,25 +25,28 @@ type Queue struct {
 	NoteKey string
 
 	ids     map[string]int64
-	worker  *river.Client[Tx]
+	worker  *river.Client[TTx]
 	handler adaptertest.Handler
 }
+
+// Queue is the one on a SQLite file.
+type Queue = QueueOf[Tx]
 
 var _ adaptertest.Queue = (*Queue)(nil)
 
 // NewQueue returns River on a bench of its own.
-func NewQueue(b *Bench, noteKey string, plugins ...rivertype.Plugin) *Queue {
-	return &Queue{Bench: b, Plugins: plugins, NoteKey: noteKey, ids: map[string]int64{}}
+func NewQueue[TTx any](b *BenchOf[TTx], noteKey string, plugins ...rivertype.Plugin) *QueueOf[TTx] {
+	return &QueueOf[TTx]{BenchOf: b, Plugins: plugins, NoteKey: noteKey, ids: map[string]int64{}}
 }
 
 // Name implements [adaptertest.Queue].
-func (q *Queue) Name() string { return "river" }
+func (q *QueueOf[TTx]) Name() string { return "river" }
 
 // ID implements [adaptertest.Queue].
-func (q *Queue) ID(name string) string { return strconv.FormatInt(q.RowID(name), 10) }
+func (q *QueueOf[TTx]) ID(name string) string { return strconv.FormatInt(q.RowID(name), 10) }
 
 // RowID is River's id of a job.
-func (q *Queue) RowID(name string) int64 {
+func (q *QueueOf[TTx]) RowID(name string) int64 {
 	q.T.Helper()
 	id, ok := q.ids[name]
 	if !ok {
@@ -71,14 +74,14 @@ func (w *worker) Work(ctx context.Context, job *river.Job[Args]) error {
 }
 
 // Start implements [adaptertest.Queue].
-func (q *Queue) Start(h adaptertest.Handler) {
+func (q *QueueOf[TTx]) Start(h adaptertest.Handler) {
 	q.T.Helper()
 	q.handler = h
 	q.worker = q.StartWorker(&river.Config{Plugins: slices.Clone(q.Plugins)}, &worker{handler: h})
 }
 
 // Enqueue implements [adaptertest.Queue].
-func (q *Queue) Enqueue(spec adaptertest.Spec) {
+func (q *QueueOf[TTx]) Enqueue(spec adaptertest.Spec) {
 	q.T.Helper()
 	metadata, err := json.Marshal(map[string]any{"timeout": cmp.Or(spec.Timeout, 10*time.Minute)})
 	if err != nil {
@@ -101,7 +104,7 @@ func (q *Queue) Enqueue(spec adaptertest.Spec) {
 }
 
 // Redeliver implements [adaptertest.Queue].
-func (q *Queue) Redeliver(name string) {
+func (q *QueueOf[TTx]) Redeliver(name string) {
 	q.T.Helper()
 	old := q.worker
 	go func() { _ = old.Stop(context.Background()) }() // waits for its handlers
@@ -111,7 +114,7 @@ func (q *Queue) Redeliver(name string) {
 }
 
 // Shutdown implements [adaptertest.Queue].
-func (q *Queue) Shutdown() {
+func (q *QueueOf[TTx]) Shutdown() {
 	q.T.Helper()
 	if err := q.worker.StopAndCancel(context.Background()); err != nil {
 		q.T.Fatalf("stop river client: %v", err)
@@ -119,7 +122,7 @@ func (q *Queue) Shutdown() {
 }
 
 // Rerun implements [adaptertest.Queue].
-func (q *Queue) Rerun(name string) {
+func (q *QueueOf[TTx]) Rerun(name string) {
 	q.T.Helper()
 	if _, err := q.Client.JobRetry(context.Background(), q.RowID(name)); err != nil {
 		q.T.Fatalf("retry job %s: %v", name, err)
@@ -127,7 +130,7 @@ func (q *Queue) Rerun(name string) {
 }
 
 // Record implements [adaptertest.Queue].
-func (q *Queue) Record(name string) adaptertest.Record {
+func (q *QueueOf[TTx]) Record(name string) adaptertest.Record {
 	q.T.Helper()
 	row := q.Row(q.RowID(name))
 	if row == nil {
