@@ -2,6 +2,7 @@ package fence
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 
 	"github.com/fencedrun/fencedrun/internal/sabotage"
@@ -84,20 +85,19 @@ func (s *step) unresolved(id string) int {
 }
 
 // Lapsed returns the view with what is past its deadline shown as ambiguous, for readers that
-// decide nothing.
+// decide nothing. Its rows are the caller's own.
 func (r Rules) Lapsed(v View) View {
+	shown := v
+	shown.Rows = maps.Clone(v.Rows)
 	if v.Head == nil {
-		return v
+		return shown
 	}
 	s := r.start(new(step), v, Identity{})
-	shown := v
 	shown.Head = s.head
-	shown.Rows = make(map[string]Record, len(v.Rows))
 	for key, rec := range v.Rows {
 		if e, ok := rec.(*Effect); ok && e != nil {
-			rec = s.lapsed(e)
+			shown.Rows[key] = s.lapsed(e)
 		}
-		shown.Rows[key] = rec
 	}
 	return shown
 }

@@ -15,8 +15,8 @@ import (
 func (l *Ledger) Look(ctx context.Context, conversation string, keys ...string) (fence.View, error) {
 	v, _, err := outside(ctx, l, conversation, "look", slices.Clone(keys), func(_ fence.Identity, v fence.View) (fence.View, fence.Change) {
 		shown := l.Rules.Lapsed(v)
-		// The maps of the process's copy go on changing.
-		shown.Rows, shown.Leases = maps.Clone(shown.Rows), maps.Clone(shown.Leases)
+		// The map of the process's copy goes on changing.
+		shown.Leases = maps.Clone(shown.Leases)
 		return shown, fence.Change{Needs: missing(v, keys)}
 	})
 	return v, err
