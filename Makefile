@@ -8,9 +8,12 @@ MODULE = github.com/fencedrun/fencedrun
 # fetches and caches it under this very version.
 GOLANGCI = $(GO) run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 
-# make fuzz FUZZTIME=10m looks longer; make bench BENCH=Once looks at less.
-FUZZTIME ?= 30s
-BENCH    ?= .
+# make fuzz FUZZTIME=10m looks longer; so does make bench BENCHTIME=20m.
+FUZZTIME  ?= 30s
+BENCHTIME ?= 5m
+
+# make microbench BENCH=Once looks at less.
+BENCH     ?= .
 
 # Statements of package fence that its own tests and those of package runs must reach, in percent.
 FENCE_COVERAGE = 95
@@ -25,10 +28,21 @@ help: ## Print this list
 build: ## Compile every package
 	$(GO) build ./...
 
+# Postgres, PgBouncer and Redis for one command, on free ports and gone afterwards.
+SERVICES = $(GO) run ./internal/services
+
 .PHONY: test
-test: ## Vet everything and run every test, scenario and example, with the race detector
+test: ## Vet everything and run every test, with the race detector, on private servers
 	$(GO) vet ./...
-	$(GO) test -race ./...
+	$(SERVICES) -- $(GO) test -race -timeout 20m ./...
+
+.PHONY: test-quick
+test-quick: ## Run the tests that need no server, without the race detector
+	$(GO) test ./...
+
+.PHONY: services
+services: ## Start private servers, print how tests find them, and wait for Ctrl-C
+	@$(SERVICES)
 
 .PHONY: cover
 cover: ## Measure how much of fence the tests of fence and runs reach; fail under 95 %
@@ -54,8 +68,30 @@ fuzz: ## Fuzz every fuzz target for FUZZTIME each (30s)
 	done
 
 .PHONY: bench
-bench: ## Run the benchmarks that match BENCH (all)
+bench: ## Compare with hand-written SQL, plain Redis and DBOS for BENCHTIME (5m); writes docs/performance.md
+	cd bench && $(GO) build -o ../bin/bench .
+	$(SERVICES) -only postgres,redis -- bin/bench -time $(BENCHTIME) -docs docs
+
+.PHONY: bench-check
+bench-check: ## Vet and test the benchmarks' own module
+	cd bench && $(GO) vet ./... && $(GO) test ./... && $(GO) mod tidy -diff
+
+.PHONY: microbench
+microbench: ## Run the Go benchmarks that match BENCH (all)
 	$(GO) test -run '^$$' -bench '$(BENCH)' -benchmem ./...
+
+# Minutes of each of the four storms.
+STORM ?= 1.25
+
+.PHONY: chaos
+chaos: ## Run the live storms for five minutes in total, on private servers; docs/reliability.md
+	$(GO) build -o bin/fencedrun ./cmd/fencedrun
+	$(SERVICES) -only postgres,redis -- sh -ec ' \
+		storm() { echo; bin/fencedrun chaos live -minutes $(STORM) "$$@"; }; \
+		storm -queue plain -ledger "$$FENCEDRUN_TEST_POSTGRES"; \
+		storm -queue plain -ledger "$$FENCEDRUN_TEST_REDIS"; \
+		storm -queue river -ledger "$$FENCEDRUN_TEST_POSTGRES"; \
+		storm -queue asynq -ledger "$$FENCEDRUN_TEST_REDIS"'
 
 .PHONY: demo
 demo: ## Show the support bot with and without fencedrun
@@ -67,10 +103,12 @@ lint: ## Check formatting, vet, and run the pinned linter
 	$(GO) vet ./...
 	$(GOLANGCI) config verify
 	$(GOLANGCI) run
+	cd bench && $(GOLANGCI) run
 
 .PHONY: fmt
 fmt: ## Format the code as lint wants it
 	$(GOLANGCI) fmt
+	cd bench && $(GOLANGCI) fmt
 
 .PHONY: tidy-check
 tidy-check: ## Fail if go mod tidy would change go.mod or go.sum

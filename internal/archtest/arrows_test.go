@@ -157,6 +157,9 @@ func TestTheCoreIsTheStandardLibraryAndSabotage(t *testing.T) {
 // testers are the packages that are made to be used in tests.
 var testers = []string{"*/ledgertest", "*/runstest", "adapters/internal/adaptertest/...", "chaos/..."}
 
+// servers start servers to test against, which no program of a user's does.
+const servers = modulePath + "/internal/services"
+
 // testOnly are the modules that are dependencies for the sake of tests.
 var testOnly = []string{
 	"testing", "github.com/google/go-cmp", "github.com/cockroachdb/datadriven", "github.com/rogpeppe/go-internal",
@@ -178,6 +181,12 @@ func wrongTesters(g graph) []string {
 		p := g.get(name)
 		if found := compiles(p, ban...); len(found) > 0 {
 			wrong = append(wrong, fmt.Sprintf("%s compiles %s: test helpers stay in tests", name, strings.Join(found, ", ")))
+		}
+		if matches("internal/services/...", name) {
+			continue
+		}
+		if i := slices.IndexFunc(p.Deps, func(dep string) bool { return dep == servers || strings.HasPrefix(dep, servers+"/") }); i >= 0 {
+			wrong = append(wrong, fmt.Sprintf("%s compiles %s: servers to test against are started by tests", name, p.Deps[i]))
 		}
 	}
 	return wrong
@@ -221,7 +230,7 @@ func TestBadTreesAreNoticed(t *testing.T) {
 	}
 	for _, c := range [][2]string{
 		{"runs", "testing"}, {"adapters/asynq", "github.com/alicebob/miniredis/v2"}, {"examples/support-bot", "go.uber.org/goleak"},
-		{"ledger/memledger", "github.com/google/go-cmp/cmp"},
+		{"ledger/memledger", "github.com/google/go-cmp/cmp"}, {"ledger/pgledger", "internal/services/private"},
 	} {
 		if len(wrongTesters(bad(c[0], c[1]))) == 0 {
 			t.Errorf("%s importing %s went unnoticed", c[0], c[1])

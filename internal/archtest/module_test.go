@@ -120,9 +120,9 @@ func loaded(t *testing.T) graph {
 func TestThePackagesThatTheRulesNameExist(t *testing.T) {
 	g := loaded(t)
 	for _, name := range []string{
-		"fence", "ledger", "ledger/memledger", "ledger/sqliteledger", "ledger/ledgertest",
+		"fence", "ledger", "ledger/memledger", "ledger/sqliteledger", "ledger/pgledger", "ledger/redisledger", "ledger/ledgertest",
 		"runs", "runs/runstest", "adapters/asynq", "adapters/river", "adapters/internal/adaptertest",
-		"examples/support-bot", "internal/seam", "internal/sabotage",
+		"examples/support-bot", "internal/seam", "internal/sabotage", "internal/services", "internal/services/private",
 	} {
 		if !g.has(name) {
 			t.Errorf("package %s does not exist", name)
