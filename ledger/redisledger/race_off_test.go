@@ -1,0 +1,5 @@
+//go:build !race
+
+package redisledger_test
+
+const raceDetector = false
