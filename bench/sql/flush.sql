@@ -1,0 +1,1 @@
+update flush set n = n + 1

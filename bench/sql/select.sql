@@ -1,0 +1,2 @@
+-- $1 id
+select state, result from floor where id = $1

@@ -1,0 +1,5 @@
+create table floor (
+  id     integer primary key,
+  state  text not null,
+  result blob
+)
