@@ -39,6 +39,10 @@ type books struct {
 type armPlace struct {
 	Name   string `json:"name"`
 	Folder string `json:"folder"`
+	// Server is the URL of the Postgres or Redis that keeps the ledger, "" for a file in Folder;
+	// Ledger is its schema or the beginning of its keys there.
+	Server string `json:"server,omitempty"`
+	Ledger string `json:"ledger,omitempty"`
 }
 
 // arms opens them. emit tells the program what happened, for the transcript: an event of kind proc.Noted.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -16,13 +15,13 @@ import (
 	riverruns "github.com/fencedrun/fencedrun/adapters/river"
 	"github.com/fencedrun/fencedrun/examples/support-bot/internal/proc"
 	"github.com/fencedrun/fencedrun/examples/support-bot/internal/queue"
-	"github.com/fencedrun/fencedrun/ledger/sqliteledger"
+	"github.com/fencedrun/fencedrun/ledger"
 	"github.com/fencedrun/fencedrun/runs"
 )
 
-// fenced is the bot with fencedrun. Its ledger is a SQLite file that all its processes share.
+// fenced is the bot with fencedrun.
 type fenced struct {
-	ledger *sqliteledger.Store
+	ledger ledger.Store
 	keeper *runs.Keeper
 	asynq  *asynqruns.Adapter
 	river  rivertype.Plugin
@@ -35,7 +34,7 @@ func openFenced(ctx context.Context, place armPlace, emit func(proc.Event)) (_ a
 			err = errors.Join(err, f.Close())
 		}
 	}()
-	if f.ledger, err = sqliteledger.Open(ctx, filepath.Join(place.Folder, "ledger.sqlite3"), nil); err != nil {
+	if f.ledger, err = openLedger(ctx, place); err != nil {
 		return nil, err
 	}
 	// In production the defaults are right. Here a minute is all there is.

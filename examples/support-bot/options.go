@@ -74,8 +74,8 @@ func parseOptions(args []string, help io.Writer) (options, error) {
 		without, with bool
 	)
 	flags.StringVar(&o.queue, "queue", queue.Asynq, "the `queue`: asynq or river")
-	flags.StringVar(&redis, "redis", "", "with --queue asynq: `URL` of a real Redis with an empty database, for one run at a time (default: miniredis in this process)")
-	flags.StringVar(&postgres, "postgres", "", "with --queue river: `URL` of a real Postgres; a schema is created and dropped (default: a SQLite file)")
+	flags.StringVar(&redis, "redis", "", "with --queue asynq: `URL` of a real Redis with an empty database, for the queue and the ledger of one run at a time (default: miniredis in this process, and a ledger in a SQLite file)")
+	flags.StringVar(&postgres, "postgres", "", "with --queue river: `URL` of a real Postgres, for the queue and the ledger; two schemas are created and dropped (default: SQLite files)")
 	flags.StringVar(&input, "input", "", "play the conversations of this JSONL `FILE` (default: three of the ABCD data set)")
 	flags.IntVar(&o.n, "conversations", 0, "play `N` conversations, repeating them under new ids (default: 12, or each of --input once)")
 	flags.IntVar(&o.workers, "workers", 2, "`number` of worker processes")

@@ -99,6 +99,12 @@ func (s *stage) open(ctx context.Context) error {
 		return err
 	}
 	s.desk = provider.NewClient(s.base, 10*deskDeadline) // the customers' side is patient
+	if s.place.Name == armWith {
+		s.place.Server = s.o.server
+		if err := makeLedger(starting, &s.place); err != nil {
+			return err
+		}
+	}
 	if s.arm, err = openArm(ctx, s.place, s.watch.on); err != nil {
 		return err
 	}
@@ -224,6 +230,7 @@ func (s *stage) close() error {
 	if s.arm != nil {
 		errs = append(errs, s.arm.Close())
 	}
+	errs = append(errs, dropLedger(&s.place))
 	if s.desk != nil {
 		s.desk.Close()
 	}

@@ -18,6 +18,9 @@ const (
 	asynqPrefix = "asynq:{" + asynqQueue + "}:"
 	// ours marks a Redis database as used by this example.
 	ours = "fencedrun:support-bot"
+	// RedisLedger begins the keys of a ledger that shares the queue's database. Whoever opens
+	// the ledger removes them.
+	RedisLedger = ours + ":ledger"
 )
 
 type asynqQ struct {
@@ -74,7 +77,7 @@ func (quiet) Printf(context.Context, string, ...any) {}
 // claim takes a real Redis database for this run. Asynq's keys cannot be given a prefix, so the database must be empty, or
 // hold nothing but what an earlier run of this example left.
 func claim(ctx context.Context, client redis.UniversalClient) error {
-	size, err := client.DBSize(ctx).Result()
+	size, err := foreign(ctx, client)
 	if err != nil {
 		return fmt.Errorf("redis: %w", err)
 	}
@@ -87,7 +90,7 @@ func claim(ctx context.Context, client redis.UniversalClient) error {
 		if err := clearOurs(ctx, client); err != nil {
 			return err
 		}
-		if size, err = client.DBSize(ctx).Result(); err != nil {
+		if size, err = foreign(ctx, client); err != nil {
 			return fmt.Errorf("redis: %w", err)
 		}
 		if size > 0 {
@@ -98,6 +101,19 @@ func claim(ctx context.Context, client redis.UniversalClient) error {
 		return fmt.Errorf("redis: %w", err)
 	}
 	return nil
+}
+
+// foreign counts the keys that are not a ledger's of this example.
+func foreign(ctx context.Context, client redis.UniversalClient) (int64, error) {
+	size, err := client.DBSize(ctx).Result()
+	if err != nil {
+		return 0, err
+	}
+	scan := client.Scan(ctx, 0, RedisLedger+":*", 1000).Iterator()
+	for scan.Next(ctx) {
+		size--
+	}
+	return size, scan.Err()
 }
 
 // clearOurs removes what this example and its Asynq servers write, and nothing else.
