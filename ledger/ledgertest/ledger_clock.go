@@ -139,7 +139,7 @@ func leaseLapses(b *bench) {
 	// Renewed from elsewhere, which the process cannot see.
 	w, beats := b.worker(b.store), b.worker(b.other())
 	h := w.begin("d", ordered(job("d1"), 1))
-	h2 := b.worker(b.store, leasing(40)).begin("d", ordered(job("d2"), 2))
+	h2 := b.worker(b.store, leasing(300)).begin("d", ordered(job("d2"), 2)) // long enough for one claim, also of a slow store
 	until := b.until(h2)
 	if v, now, err := h.Claim(b.ctx, w.effect("d", "reply", "m")); now < until && (err != nil || v.Refusal == nil) {
 		b.Errorf("while the newer run is alive: %s, %v", verdict(v), err)
