@@ -1,13 +1,11 @@
 package command
 
 import (
-	"encoding/json"
-	"errors"
-	"flag"
+	"bufio"
 	"fmt"
 	"io"
-	"os"
 	"runtime"
+	"slices"
 	"strings"
 	"time"
 
@@ -15,71 +13,96 @@ import (
 	"github.com/fencedrun/fencedrun/internal/sabotage"
 )
 
+// enough is how many worlds a campaign needs before what it has never seen means something.
+const enough = 20_000
+
+const mostSeeds = 1_000_000_000
+
+const chaosIntro = `Looks for a world in which the library breaks a promise. A world is one conversation on
+simulated time, with customers, a queue, workers, a ledger, a provider, and everything that
+goes wrong with them; the library in it is the real one. The same seed is the same world on
+every machine. A world in which a promise is broken is made as short as possible and shown
+step by step.
+
+Without one of -exhaustive, -selftest, -sabotage and -replay it plays a campaign of random
+worlds, and prints which fault struck where and what the library answered.
+
+Examples:
+  fencedrun chaos -seeds 100000                a campaign of random worlds
+  fencedrun chaos -for 5m                      as many as five minutes hold
+  fencedrun chaos -exhaustive one-run          every order and fault of a small world
+  fencedrun chaos -sabotage answers-ignored    switch a rule off: what happens then?
+  fencedrun chaos -sabotage no-fence -html w.html    … as a page for the browser
+  fencedrun chaos -replay 4711                 one world, step by step
+  fencedrun chaos -selftest                    is every rule's absence noticed?
+  fencedrun chaos live -h                      the same on real processes and servers
+
+It exits with 1 if a promise is broken, if a campaign of at least 20000 worlds never met a
+fault where it can strike or never had one of the library's answers (a gap; with -gaps in a
+campaign of any size), or if a rule's absence is not noticed; with 2 if the command line is
+wrong; else with 0.
+`
+
 // options are the flags of `fencedrun chaos`.
 type options struct {
 	seeds, workers         int
+	limit                  time.Duration
 	from                   uint64
 	handler                string
 	exhaustive, off        string
 	selftest, json, strict bool
+	gaps, matrix           bool
 	replay, html, mermaid  string
-	stdout, stderr         io.Writer
-}
-
-// file is what -replay reads: which world, and whose choices.
-type file struct {
-	Seed     *uint64 `json:"seed,omitempty"`
-	Choices  []int   `json:"choices,omitempty"`
-	Handler  string  `json:"handler,omitempty"`
-	Sabotage string  `json:"sabotage,omitempty"`
-	Rate     int     `json:"rate"`
-	Strict   bool    `json:"strict,omitempty"`
-	PCT      bool    `json:"pct,omitempty"`
+	out                    *bufio.Writer
+	stderr                 io.Writer
+	flags                  *flags
+	name                   sabotage.Name // of off
 }
 
 // Chaos runs campaigns, self-tests, exhaustive searches and replays. It returns the process's
 // exit code: 1 for a violation, a gap in what a campaign has seen, or a sabotage that nothing
 // noticed.
 func Chaos(args []string, stdout, stderr io.Writer) int {
-	o := options{stdout: stdout, stderr: stderr}
-	flags := flag.NewFlagSet("fencedrun chaos", flag.ContinueOnError)
-	flags.SetOutput(stderr)
-	flags.IntVar(&o.seeds, "seeds", 10_000, "how many worlds to play; for -selftest and -sabotage, how many at most for each rule")
-	flags.Uint64Var(&o.from, "from", 1, "the first seed")
-	flags.IntVar(&o.workers, "workers", runtime.GOMAXPROCS(0), "how many at a time")
-	flags.StringVar(&o.handler, "handler", "", "only this kind of handler")
-	flags.StringVar(&o.exhaustive, "exhaustive", "", "play every order of steps and faults of a small world: "+strings.Join(sim.ScopeNames(), ", "))
-	flags.BoolVar(&o.selftest, "selftest", false, "switch every rule of the library off in turn; each must be noticed")
-	flags.StringVar(&o.off, "sabotage", "", "switch this rule off, and show the shortest world that notices")
-	flags.StringVar(&o.replay, "replay", "", "play the world in this file, or the seed of this number, and show it")
-	flags.StringVar(&o.html, "html", "", "write the shown world to this file, as one page with a lane for each worker")
-	flags.StringVar(&o.mermaid, "mermaid", "", "write the shown world to this file, as a Mermaid diagram")
-	flags.BoolVar(&o.strict, "strict", false, "also count what docs/found-by-chaos.md lists as known and accepted")
-	flags.BoolVar(&o.json, "json", false, "print JSON")
-	flags.Usage = func() {
-		fmt.Fprint(stderr, `usage: fencedrun chaos [flags]
-
-Plays the library on simulated time: worlds of one conversation each, with a queue, workers,
-a ledger and a provider, and everything that goes wrong with them. The same seed is the same
-world on every machine. A world in which a promise is broken is made as short as possible and
-shown step by step.
-
-`)
-		flags.PrintDefaults()
+	if len(args) > 0 && args[0] == "live" {
+		return Live(args[1:], stdout, stderr)
 	}
-	switch err := flags.Parse(args); {
-	case errors.Is(err, flag.ErrHelp):
-		return 0
-	case err != nil:
-		return 2
+	o := options{out: bufio.NewWriter(stdout), stderr: stderr}
+	defer tuned()()
+	f := newFlags("fencedrun chaos", chaosIntro+scopesHelp())
+	o.flags = f
+	f.intVar(&o.seeds, "seeds", 10_000, "a whole number, 1 to 1000000000", "how many worlds to play; with -selftest and -sabotage, how many at most for a rule")
+	f.durationVar(&o.limit, "for", "a duration such as 90s or 5m", "end a campaign after so long, however many worlds are left; without -seeds there is no other end")
+	f.uint64Var(&o.from, "from", 1, "a whole number, 0 or more", "the first seed of a campaign")
+	f.intVar(&o.workers, "workers", runtime.GOMAXPROCS(0), "a whole number, 1 to 1024", "how many worlds to play at a time")
+	f.stringVar(&o.handler, "handler", "one of "+strings.Join(handlerNames(), ", "), "only this kind of handler: "+strings.Join(handlerNames(), ", "))
+	f.stringVar(&o.exhaustive, "exhaustive", "one of "+strings.Join(sim.ScopeNames(), ", "), "play every order of steps and faults of a small world: "+strings.Join(sim.ScopeNames(), ", "))
+	f.boolVar(&o.selftest, "selftest", "switch every rule of the library off in turn: each must be noticed")
+	f.stringVar(&o.off, "sabotage", "one of "+strings.Join(sabotageNames(), ", "), "switch this rule off, and show the shortest world that notices; -selftest lists the names")
+	f.stringVar(&o.replay, "replay", "the file that an earlier world was written to, or a seed's number", "play the world in this file, or the one of this seed, and show it")
+	f.stringVar(&o.html, "html", "a file to be written", "also write the shown world to this file, as one page with a lane for each worker, with and without the library")
+	f.stringVar(&o.mermaid, "mermaid", "a file to be written", "also write the shown world to this file, as a Mermaid diagram")
+	f.boolVar(&o.strict, "strict", "also count as broken what docs/found-by-chaos.md lists as known and accepted")
+	f.boolVar(&o.gaps, "gaps", "count what a campaign has never seen, however small it is")
+	f.boolVar(&o.matrix, "matrix", "with -selftest: which kind of search, which fault when it is the only one, and which handler notices; it takes some minutes")
+	f.boolVar(&o.json, "json", "print JSON")
+	if code, ok := f.parse(args, stdout, stderr); !ok {
+		return code
 	}
-	var err error
+	if wrong := o.check(); wrong != "" {
+		return f.refuse(stderr, wrong)
+	}
+	if f.set("for") && !f.set("seeds") {
+		o.seeds = mostSeeds
+	}
 	var code int
+	var err error
 	switch {
 	case o.replay != "":
 		code, err = o.runReplay()
+	case o.matrix:
+		code, err = o.runMatrix()
 	case o.selftest:
-		code = o.runSelftest()
+		code, err = o.runSelftest()
 	case o.off != "":
 		code, err = o.runSabotage()
 	case o.exhaustive != "":
@@ -87,204 +110,160 @@ shown step by step.
 	default:
 		code, err = o.runCampaign()
 	}
+	if flushed := o.out.Flush(); err == nil {
+		err = flushed
+	}
 	if err != nil {
 		fmt.Fprintln(stderr, "fencedrun chaos:", err)
-		return 1
+		return max(code, exitFound)
 	}
 	return code
 }
 
-func (o *options) runCampaign() (int, error) {
-	last := time.Now()
-	c := sim.Campaign{Config: sim.Config{Handler: o.handler, Strict: o.strict}, From: o.from, Seeds: o.seeds, Workers: o.workers}
-	c.Progress = func(done int) {
-		if time.Since(last) > 2*time.Second {
-			last = time.Now()
-			fmt.Fprintf(o.stderr, "%d of %d\n", done, o.seeds)
+// check says what is wrong with the flags, or "".
+func (o *options) check() string {
+	f := o.flags
+	switch {
+	case o.seeds < 1 || o.seeds > mostSeeds:
+		return f.bad("seeds", o.seeds)
+	case f.set("for") && o.limit <= 0:
+		return f.bad("for", o.limit)
+	case o.workers < 1 || o.workers > 1024:
+		return f.bad("workers", o.workers)
+	case f.set("handler") && !known(o.handler):
+		return f.bad("handler", quote(o.handler))
+	case f.set("exhaustive") && !slices.Contains(sim.ScopeNames(), o.exhaustive):
+		return f.bad("exhaustive", quote(o.exhaustive))
+	case f.set("replay") && o.replay == "", f.set("html") && o.html == "", f.set("mermaid") && o.mermaid == "":
+		return "-replay, -html and -mermaid take the name of a file"
+	}
+	if f.set("sabotage") {
+		name, err := sabotage.Parse(o.off)
+		if err != nil {
+			return f.bad("sabotage", quote(o.off))
+		}
+		o.name = name
+	}
+	var modes []string
+	for _, name := range []string{"exhaustive", "selftest", "sabotage", "replay"} {
+		if f.set(name) {
+			modes = append(modes, "-"+name)
 		}
 	}
-	r := c.Run()
-	gaps := r.Coverage.Gaps()
-	fmt.Fprintf(o.stderr, "%v, %.0f conversations a second\n", r.Elapsed.Round(time.Millisecond), float64(r.Seeds)/r.Elapsed.Seconds())
-	if o.json {
-		enc := json.NewEncoder(o.stdout)
-		enc.SetIndent("", "  ")
-		type found struct {
-			Seed      uint64
-			Times     int
-			Kind      string
-			Violation string
-			Handler   string
-		}
-		list := []found{}
-		for _, f := range r.Violations {
-			list = append(list, found{f.Seed, f.Times, f.Kind, f.Violation, f.Config.Handler})
-		}
-		if err := enc.Encode(map[string]any{"seeds": r.Seeds, "from": o.from, "tally": r.Tally, "violations": list, "gaps": gaps}); err != nil {
-			return 1, err
-		}
-	} else {
-		o.printCampaign(r, gaps)
+	if len(modes) > 1 {
+		return strings.Join(modes, " and ") + " exclude each other: give one of them"
 	}
-	if len(r.Violations) > 0 {
-		f := r.Violations[0]
-		e := &sim.Engine{}
-		defer e.Close()
-		cfg := c.Vary(f.Seed)
-		short := e.Shrink(cfg, f.Result, 3*time.Second)
-		return 1, o.show(e, cfg, short)
-	}
-	if len(gaps) > 0 && o.handler == "" && o.seeds >= 5000 {
-		return 1, nil
-	}
-	return 0, nil
-}
-
-func (o *options) printCampaign(r sim.Report, gaps []string) {
-	t := r.Tally
-	fmt.Fprintf(o.stdout, "%d worlds: %d messages, %d answers, %d duplicates; parked %d, needlessly %d, falsely %d; %.2f model calls a message\n",
-		r.Seeds, t.Messages, t.Answers, t.Duplicates, t.Parked, t.Needless, t.FalselyParked, float64(t.Thoughts)/float64(max(t.Messages, 1)))
-	fmt.Fprint(o.stdout, r.Coverage.Matrix())
-	for _, g := range gaps {
-		if r.Seeds < 5000 {
-			break // too few to mean anything
-		}
-		fmt.Fprintln(o.stdout, "never seen:", g)
-	}
-	for _, f := range r.Violations {
-		fmt.Fprintf(o.stdout, "seed %d (%d times) %s: %s [%s]\n", f.Seed, f.Times, f.Kind, f.Violation, f.Config.Handler)
-	}
-}
-
-func (o *options) runSelftest() int {
-	e := &sim.Engine{}
-	defer e.Close()
-	code := 0
-	for _, name := range sabotage.All() {
-		c := e.Noticed(name, o.seeds)
-		if c.Seed == 0 {
-			reason := sim.OutOfReach[name.String()]
-			if reason == "" {
-				code = 1
-				reason = "NOT NOTICED"
+	mode := strings.Join(modes, "")
+	for name, only := range map[string][]string{
+		"seeds": {"", "-selftest", "-sabotage"}, "from": {""}, "for": {""}, "workers": {"", "-exhaustive"}, "handler": {"", "-replay"},
+		"html": {"", "-exhaustive", "-sabotage", "-replay"}, "mermaid": {"", "-exhaustive", "-sabotage", "-replay"}, "strict": {"", "-replay"}, "gaps": {""}, "matrix": {"-selftest"},
+	} {
+		if f.set(name) && !slices.Contains(only, mode) {
+			if mode == "" {
+				return "-" + name + " means nothing without " + strings.Join(only, ", ")
 			}
-			fmt.Fprintf(o.stdout, "%-6s %-26s %s\n", name.Rule(), name, reason)
-			continue
+			return "-" + name + " means nothing with " + mode
 		}
-		fmt.Fprintf(o.stdout, "%-6s %-26s seed %-5d %-24s %s\n", name.Rule(), name, c.Seed, c.Config.Handler, c.Kind)
 	}
-	return code
+	return ""
+}
+
+func quote(s string) string { return fmt.Sprintf("%q", s) }
+
+func handlerNames() []string {
+	var names []string
+	for i := range sim.Handlers {
+		names = append(names, sim.Handlers[i].Name)
+	}
+	return names
+}
+
+func known(handler string) bool { return slices.Contains(handlerNames(), handler) }
+
+func sabotageNames() []string {
+	var names []string
+	for _, n := range sabotage.All() {
+		names = append(names, n.String())
+	}
+	slices.Sort(names)
+	return names
 }
 
 func (o *options) runSabotage() (int, error) {
-	name, err := sabotage.Parse(o.off)
-	if err != nil {
-		return 1, err
-	}
 	e := &sim.Engine{}
 	defer e.Close()
-	c := e.Noticed(name, o.seeds)
-	if c.Seed == 0 {
-		return 1, fmt.Errorf("%s was not noticed in %d worlds", name, c.Seeds)
+	if reason := sim.OutOfReach[o.off]; reason != "" {
+		return exitFound, fmt.Errorf("-sabotage %s: %s", o.off, reason)
 	}
-	cfg := sim.Focused(name).Vary(c.Seed)
+	c := e.Noticed(o.name, o.seeds)
+	if c.Seed == 0 {
+		return exitFound, fmt.Errorf("%s was not noticed in %d worlds: -seeds can be larger", o.name, c.Seeds)
+	}
+	cfg := sim.Focused(o.name).Vary(c.Seed)
 	short := e.Shrink(cfg, c.Result, 3*time.Second)
-	fmt.Fprintf(o.stdout, "%s: %s (rule %s), noticed by seed %d\n\n", name, name.Does(), name.Rule(), c.Seed)
-	return 0, o.show(e, cfg, short)
+	if !o.json {
+		fmt.Fprintf(o.out, "%s: %s (rule %s), noticed by seed %d\n", o.name, o.name.Does(), o.name.Rule(), c.Seed)
+	}
+	w, err := o.show(e, cfg, replay{Choices: short.Choices, Sabotage: o.off, Rate: cfg.Rate, PCT: cfg.PCT, Focused: true})
+	if err == nil && o.json {
+		err = encode(o.out, map[string]any{"sabotage": o.off, "rule": o.name.Rule(), "does": o.name.Does(), "seed": c.Seed, "world": w})
+	}
+	return exitOK, err
 }
 
 func (o *options) runExhaustive() (int, error) {
 	cfg, err := sim.Scope(o.exhaustive)
 	if err != nil {
-		return 1, err
+		return exitFound, err
 	}
-	e := &sim.Engine{}
+	e := &sim.Engine{Workers: o.workers}
 	defer e.Close()
 	start := time.Now()
 	out := e.Exhaust(cfg, 0)
 	fmt.Fprintf(o.stderr, "%v\n", time.Since(start).Round(time.Millisecond))
-	fmt.Fprintf(o.stdout, "%s: %d states, %d worlds\n", o.exhaustive, out.States, out.Worlds)
-	if out.Found == nil {
-		return 0, nil
+	if !o.json {
+		fmt.Fprintf(o.out, "%s: %d states, %d worlds\n", o.exhaustive, out.States, out.Worlds)
 	}
-	cfg.Frozen = true
-	return 1, o.show(e, cfg, *out.Found)
+	var w *world
+	if out.Found != nil {
+		cfg.Frozen = true
+		if w, err = o.show(e, cfg, replay{Choices: out.Found.Choices, Scope: o.exhaustive}); err != nil {
+			return exitFound, err
+		}
+	}
+	if o.json {
+		err = encode(o.out, map[string]any{"scope": o.exhaustive, "states": out.States, "worlds": out.Worlds, "world": w})
+	}
+	if out.Found != nil {
+		return exitFound, err
+	}
+	return exitOK, err
 }
 
 func (o *options) runReplay() (int, error) {
+	again, err := readReplay(o.replay)
+	if err != nil {
+		return exitUsage, fmt.Errorf("-replay: %w", err)
+	}
+	if o.handler != "" {
+		again.Handler = o.handler
+	}
+	again.Strict = again.Strict || o.strict
+	cfg, err := again.config()
+	if err != nil {
+		return exitUsage, fmt.Errorf("-replay %s: %w", o.replay, err)
+	}
 	e := &sim.Engine{}
 	defer e.Close()
-	var seed uint64
-	if n, err := fmt.Sscanf(o.replay, "%d", &seed); n == 1 && err == nil {
-		cfg := sim.Campaign{Config: sim.Config{Handler: o.handler}}.Vary(seed)
-		r := e.Seed(cfg, seed, true)
-		return exitOf(r), o.show(e, cfg, r)
+	if again.Seed != nil {
+		again.Choices = e.Seed(cfg, *again.Seed, false).Choices
 	}
-	text, err := os.ReadFile(o.replay)
-	if err != nil {
-		return 1, err
+	w, err := o.show(e, cfg, again)
+	if err == nil && o.json {
+		err = encode(o.out, map[string]any{"world": w})
 	}
-	var f file
-	if err := json.Unmarshal(text, &f); err != nil {
-		return 1, fmt.Errorf("%s: %w", o.replay, err)
+	if w != nil && w.Violation != "" {
+		return exitFound, err
 	}
-	cfg := sim.Config{Handler: f.Handler, Rate: f.Rate, PCT: f.PCT, Strict: f.Strict}
-	if f.Sabotage != "" {
-		name, err := sabotage.Parse(f.Sabotage)
-		if err != nil {
-			return 1, err
-		}
-		cfg.Off = sabotage.Of(name)
-	}
-	r := sim.Result{Choices: f.Choices}
-	if f.Seed != nil {
-		r = e.Seed(cfg, *f.Seed, false)
-	}
-	r = e.Replay(cfg, r.Choices, true)
-	return exitOf(r), o.show(e, cfg, r)
-}
-
-func exitOf(r sim.Result) int {
-	if r.Violation != "" {
-		return 1
-	}
-	return 0
-}
-
-// show plays a world again, step by step.
-func (o *options) show(e *sim.Engine, cfg sim.Config, found sim.Result) error {
-	r := e.Replay(cfg, found.Choices, true)
-	if !o.json {
-		fmt.Fprintln(o.stdout)
-		if err := r.Terminal(o.stdout); err != nil {
-			return err
-		}
-		again, err := json.Marshal(file{Choices: found.Choices, Handler: o.handler, Sabotage: o.off, Rate: cfg.Rate, PCT: cfg.PCT, Strict: cfg.Strict})
-		if err != nil {
-			return err
-		}
-		fmt.Fprintf(o.stdout, "\nto play it again: write this into a file and give it to -replay\n%s\n", again)
-	}
-	if o.mermaid != "" {
-		if err := write(o.mermaid, r.Mermaid); err != nil {
-			return err
-		}
-	}
-	if o.html == "" {
-		return nil
-	}
-	cfg.Without = true
-	without := e.Replay(cfg, found.Choices, true)
-	return write(o.html, func(w io.Writer) error { return sim.HTML(w, &r, &without) })
-}
-
-func write(name string, to func(io.Writer) error) error {
-	f, err := os.Create(name)
-	if err != nil {
-		return err
-	}
-	if err := to(f); err != nil {
-		return err
-	}
-	return f.Close()
+	return exitOK, err
 }

@@ -1,9 +1,8 @@
 package command
 
 import (
+	"bytes"
 	"encoding/json"
-	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"maps"
@@ -14,58 +13,63 @@ import (
 	"github.com/fencedrun/fencedrun/chaos/internal/sim"
 )
 
+const demoIntro = `Plays support conversations in which customers write in bursts, workers crash, freeze and
+lose their connection, the queue delivers jobs twice, and the provider's answers get lost.
+Every conversation is played with the library and without it, for three kinds of provider.
+What the provider did decides what is a duplicate, not the library's own books.
+
+It prints a table. The same seed prints the same on every machine; the speed goes to stderr.
+It exits with 1 if something was done twice, or another promise was broken, with the library.
+
+Example:
+  fencedrun demo -seed 8 -conversations 1000
+`
+
 // Demo plays conversations with and without the library and prints a table, or JSON. It
 // returns the process's exit code: 1 when the library let something happen that it must not.
 func Demo(args []string, stdout, stderr io.Writer) int {
-	flags := flag.NewFlagSet("fencedrun demo", flag.ContinueOnError)
-	flags.SetOutput(stderr)
-	seed := flags.Uint64("seed", 7, "which conversations: the same seed plays the same ones on every machine")
-	conversations := flags.Int("conversations", 100, "how many for each kind of provider, with the library and without")
-	asJSON := flags.Bool("json", false, "print JSON instead of a table")
-	flags.Usage = func() {
-		fmt.Fprint(stderr, `usage: fencedrun demo [flags]
-
-Plays support conversations in which customers write in bursts, workers crash, freeze and
-lose their connection, the queue delivers jobs twice, and the provider's answers get lost.
-Every conversation is played twice on the same faults: with the library and without it.
-
-The answers are counted at the provider, not in the library's own books.
-
-`)
-		flags.PrintDefaults()
+	var seed uint64
+	var conversations int
+	var asJSON bool
+	f := newFlags("fencedrun demo", demoIntro)
+	f.uint64Var(&seed, "seed", 7, "a whole number, 0 or more", "which conversations")
+	f.intVar(&conversations, "conversations", 100, "a whole number, 1 to 10000000", "how many for each kind of provider")
+	f.boolVar(&asJSON, "json", "print JSON instead of a table")
+	if code, ok := f.parse(args, stdout, stderr); !ok {
+		return code
 	}
-	switch err := flags.Parse(args); {
-	case errors.Is(err, flag.ErrHelp):
-		return 0
-	case err != nil:
-		return 2
-	}
-	if *conversations <= 0 {
-		fmt.Fprintln(stderr, "fencedrun demo: -conversations must be positive")
-		return 2
+	if conversations < 1 || conversations > 10_000_000 {
+		return f.refuse(stderr, f.bad("conversations", conversations))
 	}
 	e := &sim.Engine{}
 	defer e.Close()
 	start := time.Now()
-	d := e.Demonstrate(*seed, *conversations)
+	d := e.Demonstrate(seed, conversations)
 	elapsed := time.Since(start)
-	if *asJSON {
-		enc := json.NewEncoder(stdout)
-		enc.SetIndent("", "  ")
-		if err := enc.Encode(d); err != nil {
-			fmt.Fprintln(stderr, "fencedrun demo:", err)
-			return 1
-		}
+	var out bytes.Buffer
+	if asJSON {
+		_ = encode(&out, d)
 	} else {
-		table(stdout, d)
+		table(&out, d)
 	}
-	played := 2 * len(d.Providers) * *conversations
+	if _, err := stdout.Write(out.Bytes()); err != nil {
+		fmt.Fprintln(stderr, "fencedrun demo:", err)
+		return exitFound
+	}
+	played := 2 * len(d.Providers) * conversations
 	fmt.Fprintf(stderr, "%d conversations in %v: %.0f a second\n", played, elapsed.Round(time.Millisecond), float64(played)/elapsed.Seconds())
 	if d.First != nil {
-		fmt.Fprintf(stderr, "fencedrun demo: with the library: %s: %s\n", d.First.Kind, d.First.Violation)
-		return 1
+		fmt.Fprintf(stderr, "fencedrun demo: with the library, provider %s: %s: %s\n", d.First.Config.Provider, d.First.Kind, d.First.Violation)
+		return exitFound
 	}
-	return 0
+	return exitOK
+}
+
+func encode(w io.Writer, v any) error {
+	enc := json.NewEncoder(w)
+	enc.SetEscapeHTML(false)
+	enc.SetIndent("", "  ")
+	return enc.Encode(v)
 }
 
 func table(w io.Writer, d sim.Demonstration) {

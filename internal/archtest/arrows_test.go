@@ -162,7 +162,7 @@ const servers = modulePath + "/internal/services"
 
 // testOnly are the modules that are dependencies for the sake of tests.
 var testOnly = []string{
-	"testing", "github.com/google/go-cmp", "github.com/cockroachdb/datadriven", "github.com/rogpeppe/go-internal",
+	"testing", "github.com/google/go-cmp", "github.com/cockroachdb/datadriven", "github.com/rogpeppe/go-internal", "github.com/anishathalye/porcupine",
 	"go.uber.org/goleak", "github.com/stretchr/testify",
 }
 

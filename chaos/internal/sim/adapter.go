@@ -117,7 +117,7 @@ func (w *World) adaptedWork(queue context.Context, t *task, d *delivery) {
 	v := verdictIn(err, h != nil)
 	if v.Action == runs.ActionDone {
 		// A queue is told the same for a job that is done and for one that is dropped.
-		if view, ok := w.peek(w.runRow(j)); ok {
+		if view, ok := w.peek(w.runRow(j), fence.InboundRow(messageID(j.msg))); ok {
 			if run, _ := view.Rows[w.runRow(j)].(*fence.Run); run == nil || !run.Finished() {
 				v.Action = runs.ActionDrop
 			}
@@ -155,6 +155,24 @@ func verdictIn(err error, entered bool) runs.Verdict {
 func (w *World) throughAsynq(queue context.Context, d *delivery, conv string, inner func(context.Context) error) error {
 	j := d.j
 	a, _ := d.p.asynqAdapter(j)
+	if j.envelope.conv != conv {
+		j.envelope.conv, j.envelope.headers = conv, j.headers(conv)
+	}
+	task := asynq.NewTaskWithHeaders("reply", []byte(j.digest), j.envelope.headers)
+	ctx := seam.WithDelivery(queue, seam.Delivery{TaskID: j.id, Queue: "q", Retried: j.tries - 1, MaxRetry: w.attempts - 1})
+	return protect(func() error {
+		return a.Middleware(asynq.HandlerFunc(func(ctx context.Context, _ *asynq.Task) error { return inner(ctx) })).ProcessTask(ctx, task)
+	})
+}
+
+// envelope is what a job carries beside its payload, as its producer made it.
+type envelope struct {
+	conv     string // for which it was made
+	headers  map[string]string
+	metadata []byte
+}
+
+func (j *job) headers(conv string) map[string]string {
 	c := asynqruns.Conversation{ID: conv, Inbound: messageNames[j.msg : j.msg+1], Order: j.order, Nonce: j.id + "-" + messageID(j.msg), Stamp: j.stamp}
 	if j.h.NoInbound {
 		c.Inbound, c.NoInbound = nil, true
@@ -163,11 +181,7 @@ func (w *World) throughAsynq(queue context.Context, d *delivery, conv string, in
 	if err != nil {
 		panic(err)
 	}
-	task := asynq.NewTaskWithHeaders("reply", []byte(j.digest), headers)
-	ctx := seam.WithDelivery(queue, seam.Delivery{TaskID: j.id, Queue: "q", Retried: j.tries - 1, MaxRetry: w.attempts - 1})
-	return protect(func() error {
-		return a.Middleware(asynq.HandlerFunc(func(ctx context.Context, _ *asynq.Task) error { return inner(ctx) })).ProcessTask(ctx, task)
-	})
+	return headers
 }
 
 // asynqTakes follows processor.handleFailedMessage: a skip or the last retry archives, before
@@ -209,6 +223,22 @@ func (w *World) stopped(j *job, v runs.Verdict) {
 
 func (w *World) throughRiver(queue context.Context, d *delivery, conv string, inner func(context.Context) error) error {
 	j := d.j
+	if j.envelope.conv != conv {
+		j.envelope.conv, j.envelope.metadata = conv, j.metadata(conv)
+	}
+	id, err := strconv.ParseInt(j.id, 10, 64)
+	if err != nil {
+		panic(err)
+	}
+	at := w.db.clock()
+	row := &rivertype.JobRow{
+		ID: id, Attempt: j.tries, MaxAttempts: w.attempts, AttemptedAt: &at, Kind: "reply", Queue: "default",
+		EncodedArgs: []byte(strconv.Quote(j.digest)), Metadata: j.envelope.metadata, State: rivertype.JobStateRunning,
+	}
+	return protect(func() error { return d.p.riverPlugin(j).Work(queue, row, inner) })
+}
+
+func (j *job) metadata(conv string) []byte {
 	envelope := map[string]any{"conversation": conv, "inbound": messageNames[j.msg : j.msg+1], "nonce": messageID(j.msg)}
 	if j.h.NoInbound {
 		delete(envelope, "inbound")
@@ -224,16 +254,7 @@ func (w *World) throughRiver(queue context.Context, d *delivery, conv string, in
 	if err != nil {
 		panic(err)
 	}
-	id, err := strconv.ParseInt(j.id, 10, 64)
-	if err != nil {
-		panic(err)
-	}
-	at := w.db.clock()
-	row := &rivertype.JobRow{
-		ID: id, Attempt: j.tries, MaxAttempts: w.attempts, AttemptedAt: &at, Kind: "reply", Queue: "default",
-		EncodedArgs: []byte(strconv.Quote(j.digest)), Metadata: metadata, State: rivertype.JobStateRunning,
-	}
-	return protect(func() error { return d.p.riverPlugin(j).Work(queue, row, inner) })
+	return metadata
 }
 
 // riverTakes follows JobExecutor.reportResults and reportError.

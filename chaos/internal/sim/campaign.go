@@ -17,6 +17,9 @@ type Campaign struct {
 	From    uint64
 	Seeds   int
 	Workers int
+	// For ends it before all seeds are played; 0: never. Then how many were played depends on
+	// the machine, and what became of each does not.
+	For time.Duration
 	// Progress is told, now and then, how many seeds are done.
 	Progress func(done int)
 }
@@ -45,7 +48,7 @@ func (c Campaign) Run() Report {
 	const block = 50
 	var mu sync.Mutex
 	next, done := 0, 0
-	report := Report{Seeds: c.Seeds}
+	report := Report{}
 	found := map[string]*Found{}
 	var group sync.WaitGroup
 	for range workers {
@@ -57,7 +60,7 @@ func (c Campaign) Run() Report {
 				from := next
 				next += block
 				mu.Unlock()
-				if from >= c.Seeds {
+				if from >= c.Seeds || c.For > 0 && time.Since(start) > c.For {
 					break
 				}
 				for i := from; i < min(from+block, c.Seeds); i++ {
@@ -90,6 +93,7 @@ func (c Campaign) Run() Report {
 		})
 	}
 	group.Wait()
+	report.Seeds = min(done, c.Seeds)
 	for _, k := range slices.Sorted(maps.Keys(found)) {
 		report.Violations = append(report.Violations, *found[k])
 	}
@@ -135,6 +139,7 @@ func (c *Coverage) Add(o *Coverage) {
 	c.Events = sum(c.Events, o.Events)
 	c.Reasons = sum(c.Reasons, o.Reasons)
 	c.Actions = sum(c.Actions, o.Actions)
+	c.Edges = sum(c.Edges, o.Edges)
 }
 
 func sum[K comparable](a, b map[K]int) map[K]int {
@@ -147,7 +152,8 @@ func sum[K comparable](a, b map[K]int) map[K]int {
 	return a
 }
 
-// Gaps lists what a campaign has never seen: faults at their kinds of yield.
+// Gaps lists what a campaign has never seen: faults at their kinds of yield, outcomes,
+// refusals, verdicts, events, and edges of docs/states.md.
 func (c *Coverage) Gaps() []string {
 	var gaps []string
 	for k, list := range faultsAt {
@@ -162,7 +168,7 @@ func (c *Coverage) Gaps() []string {
 			gaps = append(gaps, f.String())
 		}
 	}
-	return gaps
+	return append(gaps, c.missing()...)
 }
 
 // Caught says how a rule that is switched off was noticed.

@@ -57,38 +57,6 @@ func (b *bytesSource) choose(n int) int {
 	return v % n
 }
 
-// depthFirst enumerates every list of choices.
-type depthFirst struct {
-	path, width []int
-	at          int
-}
-
-func (d *depthFirst) choose(n int) int {
-	if d.at == len(d.path) {
-		d.path = append(d.path, 0)
-		d.width = append(d.width, n)
-	}
-	if d.width[d.at] != n {
-		panic("sim: the same choices led to another question: something is not deterministic")
-	}
-	v := d.path[d.at]
-	d.at++
-	return v
-}
-
-// advance moves on to the next list; false after the last.
-func (d *depthFirst) advance() bool {
-	d.path, d.width = d.path[:d.at], d.width[:d.at]
-	for i := len(d.path) - 1; i >= 0; i-- {
-		if d.path[i]+1 < d.width[i] {
-			d.path[i]++
-			d.path, d.width, d.at = d.path[:i+1], d.width[:i+1], 0
-			return true
-		}
-	}
-	return false
-}
-
 // choices is a source that remembers what it answered.
 type choices struct {
 	source source

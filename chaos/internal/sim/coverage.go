@@ -25,6 +25,7 @@ type Coverage struct {
 	Reasons map[runs.Reason]int // of refused effects
 	Actions map[string]int      // verdicts with their reason
 	Counts  [covCount]int
+	Edges   map[edge]int // arrows of docs/states.md
 }
 
 func (w *World) struck(f Fault, k kind) {
@@ -62,10 +63,18 @@ func (w *World) observe(_ context.Context, e runs.Event) {
 			}
 		}
 	}
+	if w.cfg.User != nil && w.cur != nil {
+		switch e.Kind { //nolint:exhaustive // only these begin and end an effect's call
+		case "claimed":
+			w.cur.effect = e.Effect.ID
+		case "committed", "failed", "ambiguous", "not_recorded":
+			w.cur.effect = ""
+		}
+	}
 	if w.keep {
-		name := ""
+		name, proc := "", ""
 		if w.cur != nil {
-			name = w.cur.name
+			name, proc = w.cur.name, w.cur.p.name
 		}
 		text := string(e.Kind)
 		if e.Effect.Intent != "" {
@@ -83,7 +92,7 @@ func (w *World) observe(_ context.Context, e runs.Event) {
 		if e.Text != "" {
 			text += " (" + e.Text + ")"
 		}
-		w.trace = append(w.trace, Step{At: w.now, Lane: "ledger", Task: name, What: text})
+		w.trace = append(w.trace, Step{At: w.now, Lane: "ledger", Task: name, What: text, Event: &e, Proc: proc})
 	}
 	if e.Kind == "duplicate" && (w.cfg.Provider != "honours" || w.cfg.Strict) && w.tally.Words == 0 {
 		w.fail("duplicate event", "the library itself reports a duplicate: %s %s", e.Effect.Intent, e.Effect.Key)

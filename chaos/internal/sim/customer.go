@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/fencedrun/fencedrun/fence"
 	"github.com/fencedrun/fencedrun/runs"
@@ -236,6 +237,7 @@ func (w *World) happen(f Fault) bool {
 		return !w.cfg.Without && w.earlyWord()
 	case Grumpy:
 		w.grumpy = w.now + int64(100+w.c.choose(3)*400)*second
+		w.say("provider", "says no to everything for %.0f s", time.Duration(w.grumpy-w.now).Seconds())
 		return true
 	}
 	return false
@@ -283,7 +285,7 @@ func (w *World) earlyWord() bool {
 			continue
 		}
 		deadline := e.Deciding().Deadline
-		w.say("operator", "says of %s %s, which is under way, that it did not happen", e.Intent, e.Key)
+		w.say("operator", "says of %s, which is under way, that it did not happen", effectText(e.Intent, e.Key))
 		w.spawn(w.api, "early word", func(t *task) {
 			before := w.db.clock().UnixMilli()
 			was, _, err := w.api.keeper.Resolve(context.Background(), "c", e.ID, runs.Resolution{By: "operator"})

@@ -84,3 +84,27 @@ func hex(v uint64) string {
 	}
 	return string(b[:])
 }
+
+// Strike counts how often a fault struck at one kind of yield.
+type Strike struct {
+	Fault string `json:"fault"`
+	At    string `json:"at"` // store, effect, read, ack, beat, or "by itself"
+	Times int    `json:"times"`
+}
+
+// Strikes lists where each fault struck.
+func (c *Coverage) Strikes() []Strike {
+	list := []Strike{}
+	for f := NoFault + 1; f < faults; f++ {
+		for k, n := range c.Struck[f] {
+			at := "by itself"
+			if k < int(kinds) {
+				at = kindNames[k]
+			}
+			if n > 0 {
+				list = append(list, Strike{f.String(), at, n})
+			}
+		}
+	}
+	return list
+}

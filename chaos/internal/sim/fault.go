@@ -125,10 +125,11 @@ func (s FaultSet) Has(f Fault) bool { return s>>f&1 == 1 }
 func (t *task) point(k kind, what string) Fault {
 	w := t.w
 	t.alive()
-	t.status = ready
-	t.yield()
-	f := w.draw(t, k)
-	t.saw(uint64(k)<<8 | uint64(f) | 1<<32)
+	if t.status = ready; !t.within() {
+		t.yield()
+	}
+	f := w.draw(t, k, what)
+	t.saw(uint64(k) | 1<<32)
 	w.mix(uint64(t.id)<<16 | uint64(k)<<8 | uint64(f))
 	if w.keep {
 		w.note(t, what, f)
@@ -166,8 +167,22 @@ func (w *World) pause(t *task, d int64) {
 	t.yield()
 }
 
+// tells reports whether a fault at a yield can be told from one that is tried elsewhere. A crash
+// before a step is a crash after the step before it that changed anything, or a crash of a
+// delivery that did nothing yet; to lose the answer to a question is to ask it again.
+func tells(t *task, f Fault, k kind, what string) bool {
+	changes := k == atEffect || k == atStore && what != "load"
+	switch f {
+	case CrashBefore:
+		return k == atStore && t.d != nil && t.obs == 0
+	case CrashAfter, LostAck, PauseDeadline:
+		return changes
+	}
+	return true
+}
+
 // draw decides whether a fault strikes a task at its yield.
-func (w *World) draw(t *task, k kind) Fault {
+func (w *World) draw(t *task, k kind, what string) Fault {
 	if w.budget == 0 || w.calm || t.p == w.api {
 		return NoFault
 	}
@@ -183,7 +198,7 @@ func (w *World) draw(t *task, k kind) Fault {
 		var allowed [24]Fault
 		n := 1
 		for _, f := range list {
-			if w.on.Has(f) {
+			if w.on.Has(f) && (!w.cfg.Coarse || tells(t, f, k, what)) {
 				allowed[n] = f
 				n++
 			}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/fencedrun/fencedrun/fence"
 	"github.com/fencedrun/fencedrun/runs"
 )
 
@@ -28,21 +29,23 @@ type Handler struct {
 	// Alone: what it does is only safe among its like, because its replies answer more than
 	// they say.
 	Alone bool
+	// Folds: what its variables hold between its effects is in the hand, and in nothing else.
+	Folds bool
 	run   func(h *hand) error
 }
 
 // Handlers are the kinds of handlers of the campaigns.
 var Handlers = []Handler{
-	{Name: "all", Does: "catches up and answers everything that is open with one reply", run: catchUpAll},
+	{Name: "all", Folds: true, Does: "catches up and answers everything that is open with one reply", run: catchUpAll},
 	{Name: "each", Does: "catches up and answers everything that is open, one by one", run: catchUpEach},
-	{Name: "refund", Does: "catches up, refunds once, answers everything that is open", run: catchUpRefund},
-	{Name: "own", Does: "answers its own message, never looks, names no Answers", run: ownOnly},
-	{Name: "own-answers", Does: "answers its own message, never looks, names Answers", run: ownAnswers},
-	{Name: "own-current", Does: "answers its own message inside UntilCurrent, names no Answers", run: ownCurrent},
-	{Name: "own-current-answers", Does: "answers its own message inside UntilCurrent, names Answers", run: ownCurrentAnswers},
+	{Name: "refund", Folds: true, Does: "catches up, refunds once, answers everything that is open", run: catchUpRefund},
+	{Name: "own", Folds: true, Does: "answers its own message, never looks, names no Answers", run: ownOnly},
+	{Name: "own-answers", Folds: true, Does: "answers its own message, never looks, names Answers", run: ownAnswers},
+	{Name: "own-current", Folds: true, Does: "answers its own message inside UntilCurrent, names no Answers", run: ownCurrent},
+	{Name: "own-current-answers", Folds: true, Does: "answers its own message inside UntilCurrent, names Answers", run: ownCurrentAnswers},
 	{Name: "read-each", Does: "reads when entered and answers what is unanswered one by one, names no Answers", run: readEach},
 	{Name: "read-each-answers", Does: "reads when entered and answers what is unanswered one by one, names Answers", run: readEachAnswers},
-	{Name: "read-all", Does: "reads when entered and answers what is unanswered with one reply", run: readAll},
+	{Name: "read-all", Folds: true, Does: "reads when entered and answers what is unanswered with one reply", run: readAll},
 	{Name: "payload", Does: "answers what its payload shows, which carries no stamp", Payload: true, run: payload},
 	{Name: "payload-stamped", Does: "answers what its payload shows, which carries a ledger stamp", Payload: true, Stamped: true, run: payload},
 	{Name: "split", Does: "answers its own message with three replies, the last names Answers", run: split},
@@ -57,9 +60,9 @@ var Handlers = []Handler{
 	{Name: "parallel", Does: "refunds two lines at once, then answers", run: parallel},
 	{Name: "progress", Does: "saves progress, then like all", run: progress},
 	{Name: "haggler", Does: "catches up, asks for another refund each time, then answers", Alone: true, run: haggler},
-	{Name: "wide", Does: "catches up, its key is its own message, its Answers are all that is open", run: wide},
-	{Name: "all-silent", Does: "catches up and answers everything with one reply, names no Answers", Alone: true, run: allSilent},
-	{Name: "read-all-silent", Does: "reads when entered, answers everything with one reply, names no Answers", Alone: true, run: readAllSilent},
+	{Name: "wide", Folds: true, Does: "catches up, its key is its own message, its Answers are all that is open", run: wide},
+	{Name: "all-silent", Folds: true, Does: "catches up and answers everything with one reply, names no Answers", Alone: true, run: allSilent},
+	{Name: "read-all-silent", Folds: true, Does: "reads when entered, answers everything with one reply, names no Answers", Alone: true, run: readAllSilent},
 	{Name: "stubborn", Does: "like read-all-silent, and tries again at once when it is refused", Alone: true, run: stubborn},
 	{Name: "elsewhere", Does: "claims, and another process settles", run: elsewhere},
 }
@@ -83,6 +86,10 @@ type hand struct {
 	begun    int // the step of its Begin
 	last     *send
 	refusal  string
+	asks     int // of the store after it was over
+	// For fold: what its variables hold.
+	round int
+	open  uint32
 	// swallowed: the handler hides its errors.
 	swallowed bool
 }
@@ -97,9 +104,9 @@ func (h *hand) effectCtx() context.Context {
 // read looks at the conversation as the provider shows it.
 func (h *hand) read() uint32 {
 	h.t.point(atRead, "reads the conversation")
-	open := h.w.prov.unanswered()
-	h.t.saw(uint64(open) + 16)
-	return open
+	h.open = h.w.prov.unanswered()
+	h.t.saw(uint64(h.open) + 16)
+	return h.open
 }
 
 // think is the model call.
@@ -109,7 +116,9 @@ func (h *hand) think() error {
 	if !h.w.cfg.Frozen && !h.w.calm {
 		d = [...]int64{1, 4, 20, 90}[h.w.c.choose(4)] * second
 	}
-	h.t.point(atRead, "thinks")
+	if !h.w.cfg.Frozen { // where no time passes it is nothing that anybody could see
+		h.t.point(atRead, "thinks")
+	}
 	ctx := h.ctx
 	if h.j.h.Deaf {
 		ctx = nil
@@ -166,12 +175,14 @@ func (h *hand) once(key runs.EffectKey, s *send, with runs.With) error {
 	}
 	called, before := false, len(h.executed)
 	h.began = w.steps
+	h.fold("once", s.intent, s.name, s.params, s.real, with.Answers)
 	value, err := intent.Once(h.effectCtx(), key, func(ctx context.Context, call *runs.Call) (string, error) {
 		if called {
 			w.fail("hidden retry", "%s was called twice by one Once", s)
 		}
 		called = true
 		w.granted(h, s, call)
+		h.fold("granted", s.intent, s.name, s.params, s.real, with.Answers, call, w.db.rows[fence.EffectRow(call.Effect.ID)], w.now)
 		v, err := h.send(ctx, s)
 		call.SetReference(v)
 		if w.big(err) {
@@ -180,6 +191,7 @@ func (h *hand) once(key runs.EffectKey, s *send, with runs.With) error {
 		return v, err
 	}, with)
 	w.returned(h, s, with, called, len(h.executed) > before, value, err)
+	h.fold("returned", s.intent, s.name, value, err)
 	if errors.Is(err, runs.ErrValueNotKept) {
 		return nil // it is done, and no handler here needs its value
 	}
@@ -200,7 +212,11 @@ func (h *hand) catchingUp(fn func(open uint32) error) error {
 	}
 	return runs.UntilCurrent(h.effectCtx(), func(ctx context.Context, view runs.View) error {
 		h.view, *h.replays, h.refusal = h.w.steps, nil, ""
-		return fn(h.read() & maskOf(view.Open))
+		h.round++
+		open := h.read() & maskOf(view.Open)
+		h.open = open
+		h.fold("open")
+		return fn(open)
 	})
 }
 

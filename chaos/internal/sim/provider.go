@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/fencedrun/fencedrun/runs"
@@ -23,6 +24,10 @@ type send struct {
 	due    int64 // for a late one
 	echoed bool
 	done   bool // reported to the caller as done
+	// Of a user's handler: the deeds, the key by which the provider knows them again, and the
+	// effect inside which it was called, "" outside of any.
+	deeds        []string
+	once, effect string
 }
 
 func (s *send) String() string {
@@ -64,7 +69,13 @@ func (p *provider) apply(s *send) (value string, err error) {
 		}
 		p.fence = max(p.fence, s.fence)
 	}
+	if s.once != "" && slices.ContainsFunc(p.done, func(have *send) bool { return have.once == s.once }) {
+		return "", nil
+	}
 	s.value = fmt.Sprintf("%s-%d", s.intent, s.try)
+	if p.w.cfg.Frozen {
+		s.value = s.intent + "-" + s.name // the same in whatever order things were tried
+	}
 	p.done = append(p.done, s)
 	for i := range p.agent {
 		if s.real>>i&1 == 1 {
@@ -77,6 +88,15 @@ func (p *provider) apply(s *send) (value string, err error) {
 	}
 	if s.intent == "reply" && s.real != 0 {
 		return s.value, nil
+	}
+	for _, deed := range s.deeds {
+		if n := p.count(deed); n > 1 {
+			p.w.tally.Duplicates++
+			p.duplicate("%s happened %d times", deed, n)
+		}
+	}
+	if s.deeds != nil {
+		return "", nil
 	}
 	n := 0
 	for _, have := range p.done {
@@ -91,10 +111,23 @@ func (p *provider) apply(s *send) (value string, err error) {
 	return s.value, nil
 }
 
-func (p *provider) duplicate(format string, args ...any) {
-	if !p.w.cfg.Without {
-		p.w.fail("duplicate", format, args...)
+// count says how often a user's deed was done.
+func (p *provider) count(deed string) int {
+	n := 0
+	for _, have := range p.done {
+		if slices.Contains(have.deeds, deed) {
+			n++
+		}
 	}
+	return n
+}
+
+func (p *provider) duplicate(format string, args ...any) {
+	if p.w.cfg.Without {
+		p.w.say("ORACLE", "duplicate: "+format, args...)
+		return
+	}
+	p.w.fail("duplicate", format, args...)
 }
 
 // unanswered are the messages that arrived and that neither bot nor person answered.
@@ -115,7 +148,16 @@ var (
 )
 
 // send is what an effect's function does: one try to reach the provider.
-func (h *hand) send(ctx context.Context, s *send) (string, error) {
+func (h *hand) send(ctx context.Context, s *send) (value string, err error) {
+	value, err = h.try(ctx, s)
+	h.t.saw(hashString(value))
+	if err != nil {
+		h.t.saw(hashString(err.Error()))
+	}
+	return value, err
+}
+
+func (h *hand) try(ctx context.Context, s *send) (string, error) {
 	t, w := h.t, h.t.w
 	p := &w.prov
 	p.tries++
@@ -125,6 +167,9 @@ func (h *hand) send(ctx context.Context, s *send) (string, error) {
 		what = "SEND " + s.String()
 	}
 	f := t.point(atEffect, what)
+	if n := len(w.trace); n > 0 && w.keep {
+		w.trace[n-1].Send = s
+	}
 	switch f {
 	case NotApplied:
 		return "", runs.NotApplied(errRefused)

@@ -34,6 +34,7 @@ type job struct {
 	digest     string
 	seen       uint32 // what the payload's snapshot shows as unanswered
 	stamp      int64
+	envelope   envelope
 	state      jobState
 	notBefore  int64
 	tries      int
@@ -240,12 +241,15 @@ func (w *World) deliverFenced(queue context.Context, t *task, d *delivery) (v ru
 		v = d.p.keeper.Deliver(queue, job, options, func(ctx context.Context) error {
 			h = &hand{t: t, w: w, ctx: ctx, run: runs.FromContext(ctx), j: j, digest: job.Digest, conv: job.Conversation, replays: new([]*send)}
 			h.delivery = h.run.Delivery()
+			t.hand = h
 			w.entered(h)
+			h.fold("entered")
 			if job.Conversation != "c" {
 				return nil
 			}
 			err := j.h.run(h)
 			h.over = true
+			h.fold("left", err)
 			return err
 		})
 		return nil
@@ -258,6 +262,10 @@ func (w *World) deliverFenced(queue context.Context, t *task, d *delivery) (v ru
 	}
 	w.cov.verdict(v)
 	w.concluded(t, j, h, job.Digest, v)
+	t.hand = nil
+	if w.cfg.User == nil {
+		t.fold("verdict", string(v.Action), string(v.Reason), v.After, v.Err == nil)
+	}
 	return v
 }
 
@@ -329,7 +337,9 @@ func (w *World) ack(t *task, d *delivery, what string, change func()) {
 	if w.keep {
 		text = "tells the queue: " + what
 	}
+	t.acks = !w.cfg.Twice || d.j.deliveries > 1 || w.cfg.TwiceFirst && d.j.index > 0
 	f := t.point(atAck, text)
+	t.acks = false
 	if f == Cut {
 		d.p.cutUntil = w.now + 60*second
 	}
@@ -353,7 +363,7 @@ func (w *World) rescue(j *job, d *delivery) {
 	if !w.asynq {
 		wait = 3700 * second // River's rescuer waits for an hour
 	}
-	w.after(nil, wait, func() {
+	t := w.after(nil, wait, func() {
 		if j.state != running || j.deliveries != n {
 			return
 		}
@@ -363,6 +373,7 @@ func (w *World) rescue(j *job, d *delivery) {
 		}
 		j.again(w.now, "rescued")
 	})
+	t.what = 1<<62 | uint64(j.index)<<32 | uint64(n)
 }
 
 // stale is what an adapter does when a newer delivery of the job holds the right to write.

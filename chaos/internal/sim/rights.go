@@ -273,6 +273,7 @@ func (w *World) concluded(t *task, j *job, h *hand, digest string, v runs.Verdic
 		return
 	}
 	w.blindly(j, h, v)
+	w.undone(j, v)
 	if v.Action == runs.ActionComeBack && h != nil && j.released {
 		j.waits = h.waits
 	}

@@ -24,6 +24,7 @@ type Tally struct {
 type Result struct {
 	Kind, Violation string // "" none
 	Choices         []int
+	Setup           int // how many of them say what the world is made of, before its first step
 	Hash            uint64
 	Tally           Tally
 	Trace           []Step
@@ -32,8 +33,10 @@ type Result struct {
 
 // Engine executes worlds, one at a time.
 type Engine struct {
-	pool pool
-	Cov  Coverage
+	Workers int // of an exhaustive search; 0: one
+	pool    pool
+	Cov     Coverage
+	log     []int // of the last world's choices
 }
 
 // Close gives the engine's coroutines back.
@@ -50,9 +53,11 @@ func (e *Engine) Replay(cfg Config, list []int, keep bool) Result {
 }
 
 func (e *Engine) execute(cfg Config, src source, keep bool) Result {
-	w := newWorld(cfg, src, &e.pool, &e.Cov, keep)
+	w := newWorld(cfg, &choices{source: src, log: e.log[:0]}, &e.pool, &e.Cov, keep)
 	defer w.close()
+	setup := len(w.c.log)
 	w.execute()
+	e.log = w.c.log
 	w.tally.Steps = w.steps
 	w.mix(uint64(w.now))
 	shown := w.cfg
@@ -61,7 +66,7 @@ func (e *Engine) execute(cfg Config, src source, keep bool) Result {
 		shown.Handler += "+" + w.kinds[1].Name
 	}
 	shown.Tag, shown.Messages, shown.Faults = w.tag, w.messages, w.on
-	return Result{Kind: w.badKind, Violation: w.bad, Choices: w.c.log, Hash: w.hash, Tally: w.tally, Trace: w.trace, Config: shown}
+	return Result{Kind: w.badKind, Violation: w.bad, Choices: slices.Clone(w.c.log), Setup: setup, Hash: w.hash, Tally: w.tally, Trace: w.trace, Config: shown}
 }
 
 // execute plays the world to its end: with faults, then without, then with operators.
@@ -73,7 +78,16 @@ func (w *World) execute() {
 	w.quiet()
 	w.count(covQuiet)
 	w.countEnd()
-	if w.cfg.Without || w.cfg.User != nil {
+	if w.cfg.Without {
+		return
+	}
+	if w.cfg.User != nil {
+		for range 3 {
+			if w.bad != "" || !w.operate() {
+				return
+			}
+			w.loop()
+		}
 		return
 	}
 	w.truthful()
@@ -143,7 +157,7 @@ func (w *World) countEnd() {
 
 func (w *World) happened(effect string) bool {
 	idem := key.IdempotencyKey(effect)
-	return slices.ContainsFunc(w.prov.done, func(s *send) bool { return s.idem == idem })
+	return slices.ContainsFunc(w.prov.done, func(s *send) bool { return s.idem == idem || s.effect == effect })
 }
 
 // operate is what people do: decide every unknown truthfully, and run again what was stopped.
@@ -164,7 +178,7 @@ func (w *World) operate() bool {
 		}
 		did = true
 		happened := w.happened(e.ID)
-		w.say("operator", "decides %s %s: happened %v", e.Intent, e.Key, happened)
+		w.say("operator", "%s", decides(e.Intent, e.Key, happened))
 		w.spawn(w.api, "resolve", func(*task) {
 			w.presses++
 			if !happened {
@@ -181,7 +195,7 @@ func (w *World) operate() bool {
 			continue
 		}
 		did = true
-		w.say("operator", "runs %s again (%s)", j.id, j.reason)
+		w.say("operator", "runs %s again, which was stopped: %s", j.id, reasonText(runs.Reason(j.reason)))
 		if j.h.Payload && j.reason != string(fence.ReasonExhausted) || j.reason == string(fence.ReasonRefusedTwice) && j.pressed && w.prov.unanswered()>>j.msg&1 == 1 {
 			// A job that is refused whenever it runs, because its handler never looks: its
 			// messages need another job.
@@ -192,6 +206,9 @@ func (w *World) operate() bool {
 		j.tries, j.snoozes, j.pressed = 0, 0, true
 		w.presses++
 		j.again(w.now, "pressed")
+	}
+	if w.cfg.User != nil {
+		return did // whether a message needs an answer is the user's to say
 	}
 	// What the ledger lists as open and nobody works on is enqueued anew.
 	for _, in := range hist.Inbound {

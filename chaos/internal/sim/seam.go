@@ -2,6 +2,9 @@ package sim
 
 import (
 	"context"
+	"fmt"
+	"runtime"
+	"sync"
 	"time"
 
 	"github.com/fencedrun/fencedrun/internal/seam"
@@ -62,22 +65,28 @@ func (p *proc) clock() time.Time {
 }
 
 func (p *proc) withTimeout(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
-	inner, cancel := context.WithCancelCause(ctx)
-	c := &deadline{Context: inner, at: p.clock().Add(d)}
-	if p.dead {
-		return c, func() { cancel(nil) }
+	c := &deadline{at: p.clock().Add(d)}
+	c.Context, c.cancel = context.WithCancelCause(ctx)
+	if !p.dead {
+		c.timer = timer{at: p.w.now + int64(d), p: p, ctx: c}
+		p.w.schedule(&c.timer)
 	}
-	t := p.w.after(p, int64(d), func() { cancel(context.DeadlineExceeded) })
-	return c, func() {
-		p.w.stopTimer(t)
-		cancel(nil)
-	}
+	return c, c.stop
 }
 
 // deadline is a ctx with a timeout on simulated time: no goroutine and no real timer.
 type deadline struct {
 	context.Context
-	at time.Time
+	at     time.Time
+	cancel context.CancelCauseFunc
+	timer  timer
+}
+
+func (c *deadline) stop() {
+	if c.timer.p != nil {
+		c.timer.p.w.stopTimer(&c.timer)
+	}
+	c.cancel(nil)
 }
 
 func (c *deadline) Deadline() (time.Time, bool) {
@@ -109,6 +118,7 @@ func (p *proc) start(f func()) {
 	if !p.dead {
 		p.beats++
 		t := p.w.spawn(p, p.name+" beats", func(*task) { f() })
+		t.beats = true
 		t.key = 1<<20 | uint64(p.id)<<12 | uint64(p.beats)
 	}
 }
@@ -119,11 +129,15 @@ const letters = "abcdefghijklmnopqrstuvwxyz234567"
 // reached by different ways hold the same ids.
 func (w *World) newID() string {
 	t := w.cur
-	t.ids++
 	var id [26]byte
 	for i := range id {
 		id[i] = 'a'
 	}
+	if w.cfg.Frozen {
+		w.idOf(t, &id)
+		return string(id[:])
+	}
+	t.ids++
 	put := func(at, n int) {
 		for ; n > 0; n /= 32 {
 			id[at] = letters[n%32]
@@ -133,6 +147,40 @@ func (w *World) newID() string {
 	put(12, int(t.key)+1)
 	put(25, t.ids)
 	return string(id[:])
+}
+
+// idOf names an id after the task, the place in the code that asks, and how many of its ids from
+// there were ever written: what was drawn in vain makes no difference.
+func (w *World) idOf(t *task, id *[26]byte) {
+	var pcs [1]uintptr
+	runtime.Callers(3, pcs[:])
+	place := placeOf(pcs[0])
+	for n := uint64(0); ; n++ {
+		v := (place^t.key<<8)*0x9e3779b97f4a7c15 + n
+		for i := range 13 {
+			id[i] = letters[v&31]
+			v >>= 5
+		}
+		for i, v := 25, n<<24|t.key; v > 0; i, v = i-1, v/32 {
+			id[i] = letters[v%32]
+		}
+		if !w.db.used[string(id[:])] {
+			return
+		}
+	}
+}
+
+var places sync.Map // program counter → hash of the place's name
+
+func placeOf(pc uintptr) uint64 {
+	if known, ok := places.Load(pc); ok {
+		v, _ := known.(uint64)
+		return v
+	}
+	frame, _ := runtime.CallersFrames([]uintptr{pc}).Next()
+	v := hashString(fmt.Sprint(frame.Function, frame.Line))
+	places.Store(pc, v)
+	return v
 }
 
 func (w *World) jitter(d time.Duration) time.Duration {
@@ -174,6 +222,7 @@ func (l *lock) Lock(ctx context.Context) error {
 	}
 	if !l.held {
 		l.held = true
+		t.enter(true)
 		return nil
 	}
 	l.waiters = append(l.waiters, t)
@@ -182,6 +231,7 @@ func (l *lock) Lock(ctx context.Context) error {
 	t.status, t.ctx = ready, nil
 	if t.granted {
 		t.granted = false
+		t.enter(true)
 		return nil
 	}
 	for i, waiter := range l.waiters {
@@ -197,6 +247,7 @@ func (l *lock) Unlock() {
 	if l.p.dead {
 		return
 	}
+	l.w.cur.enter(false)
 	if len(l.waiters) == 0 {
 		l.held = false
 		return

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"time"
+	"unsafe"
 
 	"github.com/fencedrun/fencedrun/fence"
 	"github.com/fencedrun/fencedrun/internal/seam"
@@ -21,8 +22,11 @@ type database struct {
 	// hash is of everything in it, for pruning; rows holds what each row contributes.
 	hash uint64
 	rows map[string]uint64
-	// applies counts the writes that were applied.
-	applies int
+	tags map[string]uint64 // what the hash was when a tag was written
+	tag  string            // the newest
+	used map[string]bool   // ids that were written
+	// applies counts the writes that were applied, version whatever changed anything.
+	applies, version int
 }
 
 type written struct {
@@ -64,6 +68,7 @@ func (db *database) remember(e written, durable bool) {
 
 // crash loses the last n writes.
 func (db *database) crash(n int) {
+	db.version++
 	db.log = db.log[:len(db.log)-n]
 	db.inner = memledger.NewSeamed(&seam.Seam{Now: db.clock})
 	ctx := context.Background()
@@ -107,10 +112,11 @@ func (c *connection) call(ctx context.Context, k kind, what string, do func() er
 		c.p.cutUntil = w.now + int64(10+w.c.choose(3)*60)*second
 	}
 	if w.downUntil > w.now || c.p.cutUntil > w.now || f == StoreError {
-		t.saw(1)
+		t.sawError(1)
 		return errDown
 	}
 	if err := ctx.Err(); err != nil {
+		t.sawError(5)
 		return err
 	}
 	if f == StoreSlow {
@@ -123,23 +129,27 @@ func (c *connection) call(ctx context.Context, k kind, what string, do func() er
 	}
 	c.applied = false
 	err := do()
-	if c.applied {
-		t.saw(3)
-	} else {
-		t.saw(w.db.hash)
+	switch {
+	case err != nil:
+		t.sawError(4)
+	case c.applied:
+		t.told(3)
+	default:
+		t.told(w.db.hash)
 	}
 	if f == WrittenTwice {
 		err = do()
 	}
 	t.after(f)
 	if f == LostAck {
-		t.saw(2)
+		t.sawError(2)
 		return errLost
 	}
 	return err
 }
 
 func (c *connection) Load(ctx context.Context, conv string, q ledger.Query) (snap ledger.Snapshot, err error) {
+	defer func() { c.p.w.cur.asked(&q) }()
 	err = c.call(ctx, atStore, "load", func() (err error) {
 		snap, err = c.p.w.db.inner.Load(ctx, conv, q)
 		return err
@@ -148,17 +158,23 @@ func (c *connection) Load(ctx context.Context, conv string, q ledger.Query) (sna
 }
 
 func (c *connection) Apply(ctx context.Context, conv string, write ledger.Write) (result ledger.Result, err error) {
-	db := c.p.w.db
-	err = c.call(ctx, atStore, "write", func() (err error) {
+	defer func() { c.p.w.cur.asked(&write.Want) }()
+	db, what := c.p.w.db, "write"
+	if c.p.w.keep {
+		what += writes(&write)
+	}
+	err = c.call(ctx, atStore, what, func() (err error) {
 		result, err = db.inner.Apply(ctx, conv, write)
 		if err == nil && result.Applied {
 			db.applies++
+			db.version++
 			c.applied = true
 			if t := c.p.w.cur; t != nil {
 				t.stored, t.storedAt, t.applied, t.durable = c.p.w.steps, c.p.w.now, db.applies, write.Durable
 			}
 			db.remember(written{conv: conv, write: &write}, write.Durable)
 			db.rehash(conv, &write)
+			db.w.crossed(conv, &write)
 		}
 		return err
 	})
@@ -177,7 +193,15 @@ func (c *connection) Renew(ctx context.Context, leases []ledger.LeaseKey, d time
 				}
 			}
 		}
+		db.version++
 		renewed, err = db.inner.Renew(ctx, leases, d)
+		if c.p.w.tracking && err == nil {
+			for i, l := range leases {
+				if renewed[i].Found {
+					db.set("lease "+l.Run+l.Nonce, leaseHash(l.Run, l.Nonce, c.p.w.now+int64(d)))
+				}
+			}
+		}
 		db.remember(written{leases: leases, d: d}, false)
 		return err
 	})
@@ -195,8 +219,10 @@ func (c *connection) FindRun(ctx context.Context, run string) (home ledger.Home,
 func (c *connection) Bury(ctx context.Context, run string, stone []byte, due fence.Millis) (buried bool, err error) {
 	db := c.p.w.db
 	err = c.call(ctx, atStore, "bury", func() (err error) {
+		db.version++
 		buried, err = db.inner.Bury(ctx, run, stone, due)
 		if buried {
+			db.w.cov.crossed(edge{"run", born, "cancelled", "tombstone"})
 			db.remember(written{run: run, stone: stone, due: due}, true)
 		}
 		return err
@@ -207,6 +233,7 @@ func (c *connection) Bury(ctx context.Context, run string, stone []byte, due fen
 func (c *connection) Exhume(ctx context.Context, limit int) (n int, err error) {
 	db := c.p.w.db
 	err = c.call(ctx, atStore, "exhume", func() (err error) {
+		db.version++
 		n, err = db.inner.Exhume(ctx, limit)
 		db.remember(written{limit: limit}, false)
 		return err
@@ -248,35 +275,43 @@ func (w *World) renewing(p *proc, leases []ledger.LeaseKey) {
 // rehash keeps the hash in step with a write. Ids are named by the task that drew them, so
 // equal contents have equal hashes however they came about.
 func (db *database) rehash(conv string, w *ledger.Write) {
-	if !db.w.cfg.Frozen {
+	if !db.w.tracking {
 		return
 	}
 	if db.rows == nil {
-		db.rows = map[string]uint64{}
+		db.rows, db.tags = map[string]uint64{}, map[string]uint64{}
+		db.used = map[string]bool{}
 	}
-	set := func(key string, v uint64) {
-		db.hash ^= db.rows[key] ^ v
-		db.rows[key] = v
+	clear(db.w.known)
+	d := digger{w: db.w, known: db.w.known, rows: true}
+	row := func(r *ledger.Row) {
+		d.h = hashString(conv)
+		digRow(&d, unsafe.Pointer(r)) //nolint:gosec // nothing is written through it
+		db.set(r.Key, d.h)
 	}
-	row := func(r ledger.Row) {
-		body, err := r.Body()
-		if err != nil {
-			panic(err)
-		}
-		set(r.Key, hashString(conv+r.Key+string(body)))
-	}
-	row(w.Head)
-	for _, r := range w.Put {
-		row(r)
+	db.used[w.NewTag] = true
+	row(&w.Head)
+	for i := range w.Put {
+		row(&w.Put[i])
 	}
 	for _, k := range w.Delete {
-		set(k, 0)
+		db.set(k, 0)
 	}
 	for _, l := range w.Leases {
 		v := uint64(0)
 		if l.For > 0 {
-			v = hashString(l.Run+l.Nonce) ^ uint64(db.w.now)
+			v = leaseHash(l.Run, l.Nonce, db.w.now+int64(l.For))
 		}
-		set("lease "+l.Run+l.Nonce, v)
+		db.set("lease "+l.Run+l.Nonce, v)
 	}
+	db.tag, db.tags[w.NewTag] = w.NewTag, db.hash
+}
+
+func (db *database) set(key string, v uint64) {
+	db.hash ^= db.rows[key] ^ v
+	db.rows[key] = v
+}
+
+func leaseHash(run, nonce string, until int64) uint64 {
+	return hashString(run+nonce) ^ uint64(until)*0x9e3779b97f4a7c15
 }

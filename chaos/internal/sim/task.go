@@ -37,6 +37,15 @@ type task struct {
 	storedAt int64
 	applied  int
 	durable  bool
+	obs      uint64 // what it has observed since its last fold
+	base     uint64 // … until it took, or gave back, its copy of a conversation
+	errs     uint64 // the errors of the store since then
+	holds    bool   // the lock of its process's copy
+	beats    bool   // it renews leases
+	acks     bool   // it is about to tell the queue, and the queue listens to nobody else
+	asks     int    // of the store since it has it
+	hand     *hand  // of the delivery at work
+	effect   string // claimed by it and not settled
 	key      uint64 // names it in ids and hashes, whatever the order in which tasks began
 }
 
@@ -170,18 +179,25 @@ func (w *World) crash(p *proc) {
 
 // timer calls fn once now is at.
 type timer struct {
-	at  int64
-	seq int
-	p   *proc // whose clock it is; nil: the world's
-	fn  func()
+	at   int64
+	seq  int
+	p    *proc // whose clock it is; nil: the world's
+	fn   func()
+	ctx  *deadline // instead of fn: what it ends
+	what uint64    // for hashes: what fn does
 }
 
 func (w *World) after(p *proc, d int64, fn func()) *timer {
+	t := &timer{at: w.now + d, p: p, fn: fn}
+	w.schedule(t)
+	return t
+}
+
+func (w *World) schedule(t *timer) {
 	w.timerN++
-	t := &timer{at: w.now + d, seq: w.timerN, p: p, fn: fn}
+	t.seq = w.timerN
 	w.timers = append(w.timers, t)
 	w.nextTimer = min(w.nextTimer, t.at)
-	return t
 }
 
 // stop reports whether the timer had not fired.
@@ -215,7 +231,11 @@ func (w *World) fireTimers() {
 			return
 		}
 		w.stopTimer(due)
-		if due.p == nil || !due.p.dead {
+		switch {
+		case due.p != nil && due.p.dead:
+		case due.ctx != nil:
+			due.ctx.cancel(context.DeadlineExceeded)
+		default:
 			due.fn()
 		}
 	}

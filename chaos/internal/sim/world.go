@@ -1,10 +1,11 @@
 package sim
 
 import (
+	"cmp"
 	"fmt"
-	"math/bits"
+	"slices"
 	"strings"
-	"time"
+	"unsafe"
 
 	"github.com/fencedrun/fencedrun/internal/sabotage"
 	"github.com/fencedrun/fencedrun/ledger"
@@ -23,18 +24,31 @@ type Config struct {
 	Budget   int    // faults; 0: 1 to 5; -1: none
 	Rate     int    // one fault in so many yields of a kind; 0: asks at every yield (exhaustive)
 	Attempts int    // of the queue; 0: 5
+	Steps    int    // after so many the world is a runaway; 0: 6000
 	Faults   FaultSet
-	Frozen   bool // time passes only when nothing else can happen; no jitter
-	PCT      bool // priorities instead of uniform picks
+	// Coarse lets nobody in between the steps of one load-decide-write: it writes by
+	// compare-and-swap, so whoever comes in between only makes it start again. See ScopeNotes.
+	Coarse bool
+	Frozen bool // time passes only when nothing else can happen; no jitter
+	PCT    bool // priorities instead of uniform picks
 	// Strict also counts as violations what is known and accepted: see docs/found-by-chaos.md.
-	Strict  bool
-	Adapted bool // always through the adapters' own code; else every other world
-	Twice   bool // each job is delivered a second time while the first delivery is at work
+	Strict     bool
+	Adapted    bool // always through the adapters' own code; else every other world
+	Twice      bool // each job is delivered a second time while the first delivery is at work
+	TwiceFirst bool // Twice, and only the first job
+	Twin       bool // the first message may come under a second job's id, at any time
 	// Without leaves the library out: the same handlers, queue and faults.
 	Without bool
 	Off     sabotage.Set
 	// User is a handler of somebody else's; only the provider's record is judged then.
 	User *Handler
+}
+
+func (c *Config) most() int {
+	if c.Steps > 0 {
+		return c.Steps
+	}
+	return 6000
 }
 
 // World is one conversation with everything around it.
@@ -64,6 +78,7 @@ type World struct {
 	db         *database
 	spy        *runs.Keeper
 	glass      *ledger.Ledger
+	glimpse    glimpse
 	prov       provider
 	jobs       []*job
 	lates      []*send
@@ -95,21 +110,16 @@ type World struct {
 
 	bad     string // the violation, "" none
 	badKind string
-	prune   func() bool
-	keep    bool
-	trace   []Step
-	hash    uint64
-	cov     *Coverage
-	tally   Tally
-}
-
-// Step is one line of a trace.
-type Step struct {
-	At    int64 // nanoseconds since the start
-	Lane  string
-	Task  string
-	What  string
-	Fault Fault
+	prune   func(w *World) bool
+	// tracking: the world can be hashed; known is state's scratch.
+	tracking bool
+	known    map[unsafe.Pointer]uint64
+	keep     bool
+	trace    []Step
+	hash     uint64
+	cov      *Coverage
+	fates    fates
+	tally    Tally
 }
 
 func (w *World) mix(v uint64) {
@@ -117,28 +127,12 @@ func (w *World) mix(v uint64) {
 	w.hash ^= w.hash >> 29
 }
 
-func (w *World) note(t *task, what string, f Fault) {
-	w.trace = append(w.trace, Step{At: w.now, Lane: t.p.name, Task: t.name, What: what, Fault: f})
-}
-
-func (w *World) say(lane, format string, args ...any) {
-	if w.keep {
-		w.trace = append(w.trace, Step{At: w.now, Lane: lane, What: fmt.Sprintf(format, args...)})
-	}
-}
-
-// fail records the first violation; the world stops.
-func (w *World) fail(kind, format string, args ...any) {
-	if w.bad != "" {
-		return
-	}
-	w.badKind, w.bad = kind, fmt.Sprintf(format, args...)
-	w.say("ORACLE", "%s: %s", kind, w.bad)
-}
-
 // newWorld draws a world.
-func newWorld(cfg Config, src source, p *pool, cov *Coverage, keep bool) *World {
-	w := &World{cfg: cfg, c: &choices{source: src}, pool: p, cov: cov, keep: keep, nextTimer: never, refusals: map[string]int{}, notStarted: map[string]int{}}
+func newWorld(cfg Config, c *choices, p *pool, cov *Coverage, keep bool) *World {
+	w := &World{cfg: cfg, c: c, pool: p, cov: cov, keep: keep, nextTimer: never, refusals: map[string]int{}, notStarted: map[string]int{}}
+	if cfg.Frozen {
+		w.tracking, w.known = true, map[unsafe.Pointer]uint64{}
+	}
 	w.on = cfg.Faults
 	if w.on == 0 {
 		w.on = AllFaults
@@ -176,7 +170,7 @@ func newWorld(cfg Config, src source, p *pool, cov *Coverage, keep bool) *World 
 		w.cfg.Queue = []string{"river", "asynq"}[w.c.choose(2)]
 	}
 	w.asynq = w.cfg.Queue == "asynq"
-	w.adapted = cfg.Rate > 0 && !cfg.Without && (cfg.Adapted || w.c.choose(2) == 1)
+	w.adapted = cfg.Rate > 0 && (cfg.Adapted || w.c.choose(2) == 1) && !cfg.Without
 	if w.cfg.Mode == "" {
 		w.cfg.Mode = []runs.Mode{runs.Supersede, runs.Supersede, runs.Exclusive}[w.c.choose(3)]
 	}
@@ -276,6 +270,7 @@ const (
 	evArrive
 	evLate
 	evHuman
+	evTwin
 )
 
 // loop lets things happen until nothing can any more.
@@ -283,13 +278,18 @@ func (w *World) loop() {
 	var list [64]event
 	last := (*task)(nil)
 	for w.bad == "" {
-		if w.steps++; w.steps > 6000 {
+		if w.steps++; w.steps > w.cfg.most() {
 			w.fail("runaway", "nothing settles: %s", w.busy())
 			return
 		}
 		w.fireTimers()
 		events := list[:0]
 		w.compact()
+		if w.cfg.Coarse {
+			// The events of a state are the same list on whatever way it was reached.
+			last = nil
+			slices.SortFunc(w.tasks, func(a, b *task) int { return cmp.Compare(a.key, b.key) })
+		}
 		if last != nil && last.status != finished && last.isReady() {
 			events = append(events, event{what: evStep, t: last})
 		}
@@ -299,7 +299,7 @@ func (w *World) loop() {
 			}
 		}
 		for _, j := range w.jobs {
-			if w.cfg.Twice && !w.calm && j.state == running && j.deliveries == 1 && j.live() == 1 {
+			if w.cfg.Twice && (j.index == 0 || !w.cfg.TwiceFirst) && !w.calm && j.state == running && j.deliveries == 1 && j.live() == 1 {
 				events = append(events, event{what: evDeliver, j: j})
 			}
 			if j.state == queued && j.notBefore <= w.now && len(events) < 56 {
@@ -315,14 +315,20 @@ func (w *World) loop() {
 		if w.human.unreported() {
 			events = append(events, event{what: evHuman})
 		}
+		if w.cfg.Twin && !w.calm && len(events) > 0 && w.arrived > 0 && len(w.jobs) == w.arrived {
+			events = append(events, event{what: evTwin})
+		}
 		if len(events) == 0 {
 			if !w.advance() {
+				w.seen()
 				return
 			}
 			continue
 		}
-		if w.prune != nil && !w.calm && w.prune() {
-			w.badKind, w.bad = pruned, "seen before"
+		if w.cfg.Coarse && !w.calm {
+			events = unseen(events)
+		}
+		if w.seen() {
 			return
 		}
 		if w.mayStrike() && w.strike() || w.bad != "" {
@@ -341,6 +347,13 @@ func (w *World) loop() {
 			last = w.deliver(e.j)
 		case evArrive:
 			w.arrive()
+			if w.cfg.User != nil { // a newer job overtakes at once, or it is no deviation
+				last = w.deliver(w.jobs[len(w.jobs)-1])
+			}
+		case evTwin:
+			w.say("customer", "the webhook of %s comes again", messageID(0))
+			w.produce(0, w.kinds[0])
+			last = w.deliver(w.jobs[len(w.jobs)-1])
 		case evLate:
 			s := w.lates[0]
 			w.lates = w.lates[1:]
@@ -477,21 +490,3 @@ func (w *World) close() {
 		}
 	}
 }
-
-func ids(mask uint32) []string {
-	list := make([]string, 0, bits.OnesCount32(mask))
-	for i := 0; mask>>i != 0; i++ {
-		if mask>>i&1 == 1 {
-			list = append(list, messageID(i))
-		}
-	}
-	return list
-}
-
-var messageNames = [...]string{"m0", "m1", "m2", "m3", "m4", "m5", "m6", "m7", "m8", "m9", "m10", "m11", "m12", "m13", "m14", "m15"}
-
-func messageID(i int) string { return messageNames[i] }
-
-func newest(mask uint32) int { return bits.Len32(mask) - 1 }
-
-func clock(at int64) string { return time.Duration(at).Truncate(time.Millisecond).String() }

@@ -1,0 +1,156 @@
+package command
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// called is what a command printed.
+type called struct {
+	code        int
+	out, stderr string
+}
+
+func call(command func([]string, *bytes.Buffer, *bytes.Buffer) int, args ...string) called {
+	var out, stderr bytes.Buffer
+	code := command(args, &out, &stderr)
+	return called{code, out.String(), stderr.String()}
+}
+
+func demo(args ...string) called {
+	return call(func(a []string, o, e *bytes.Buffer) int { return Demo(a, o, e) }, args...)
+}
+
+func chaos(args ...string) called {
+	return call(func(a []string, o, e *bytes.Buffer) int { return Chaos(a, o, e) }, args...)
+}
+
+func (c called) want(t *testing.T, code int, out, stderr string) {
+	t.Helper()
+	if c.code != code || !strings.Contains(c.out, out) || !strings.Contains(c.stderr, stderr) {
+		t.Errorf("exit %d and not %d; stdout without %q:\n%s\nor stderr without %q:\n%s", c.code, code, out, c.out, stderr, c.stderr)
+	}
+}
+
+func decode[T any](t *testing.T, text string) T {
+	t.Helper()
+	var v T
+	dec := json.NewDecoder(strings.NewReader(text))
+	if err := dec.Decode(&v); err != nil || dec.More() {
+		t.Fatalf("%v, more %v, in\n%s", err, dec.More(), text)
+	}
+	return v
+}
+
+func TestACampaignWithAViolationShowsItAndFails(t *testing.T) {
+	broken := []string{"-strict", "-seeds", "1", "-from", "6269"}
+	c := chaos(broken...)
+	c.want(t, 1, "BROKEN by seed 6269 (1 times), duplicate event", "1 worlds in")
+	c.want(t, 1, "give it to -replay", "")
+	got := decode[campaign](t, chaos(append(broken, "-json")...).out)
+	if len(got.Violations) != 1 || got.Violations[0].Seed != 6269 || got.World == nil || got.World.Violation == "" || len(got.World.Steps) == 0 {
+		t.Errorf("%+v", got)
+	}
+	page := filepath.Join(t.TempDir(), "page.html")
+	chaos(append(broken, "-html", page)...).want(t, 1, "WRONG", "")
+	if text, err := os.ReadFile(page); err != nil || !bytes.Contains(text, []byte("Without it")) {
+		t.Errorf("the page: %v", err)
+	}
+}
+
+func TestASelftestFailsWhenSomethingIsMissed(t *testing.T) {
+	c := chaos("-selftest", "-seeds", "3")
+	c.want(t, 1, "NOT NOTICED in 3 worlds", "")
+	c.want(t, 1, "out of reach", "")
+	got := decode[struct {
+		Noticed []noticed `json:"noticed"`
+		Missed  []string  `json:"missed"`
+	}](t, chaos("-selftest", "-seeds", "3", "-json").out)
+	if len(got.Noticed) < 60 || len(got.Missed) == 0 {
+		t.Errorf("%d sabotages, %d missed", len(got.Noticed), len(got.Missed))
+	}
+}
+
+func TestTheMatrixSaysWhoNotices(t *testing.T) {
+	chaos("-matrix").want(t, 2, "", "-matrix means nothing without -selftest")
+	if testing.Short() || race {
+		t.Skip("plays some ten thousand worlds")
+	}
+	c := chaos("-selftest", "-matrix", "-seeds", "400")
+	c.want(t, 1, "no-fence: any delivery may write", "handler refund")
+	c.want(t, 1, "NOT NOTICED", "exhaustive one-run")
+}
+
+func TestASeedIsReplayedWithTheHandlerThatIsAskedFor(t *testing.T) {
+	c := chaos("-replay", "3", "-handler", "refund")
+	c.want(t, 0, "(refund)", "")
+	got := decode[struct {
+		World world `json:"world"`
+	}](t, chaos("-replay", "3", "-handler", "refund", "-json").out)
+	if got.World.Handler != "refund" || got.World.Replay.Handler != "refund" || len(got.World.Trace) != 16 {
+		t.Errorf("%+v", got.World)
+	}
+	// What is shown is a world that can be played again: it has the same trace.
+	file := filepath.Join(t.TempDir(), "world.json")
+	text, err := json.Marshal(got)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(file, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	again := decode[struct {
+		World world `json:"world"`
+	}](t, chaos("-replay", file, "-json").out)
+	if again.World.Trace != got.World.Trace {
+		t.Errorf("played again the trace is %s, and was %s", again.World.Trace, got.World.Trace)
+	}
+}
+
+func TestAnExhaustiveSearchThatIsBrokenIsShown(t *testing.T) {
+	r := replay{Scope: "one-run", Choices: []int{}}
+	cfg, err := r.config()
+	if err != nil || !cfg.Frozen || cfg.Rate != 0 {
+		t.Errorf("%+v, %v", cfg, err)
+	}
+	r.Scope = "nope"
+	if _, err := r.config(); err == nil || !strings.Contains(err.Error(), "one-run") {
+		t.Errorf("%v", err)
+	}
+}
+
+// full is a file system without space.
+type full struct{}
+
+var errFull = errors.New("no space left")
+
+func (full) Write([]byte) (int, error) { return 0, errFull }
+
+func TestACommandThatCannotPrintFails(t *testing.T) {
+	var stderr bytes.Buffer
+	if code := Demo([]string{"-conversations", "1"}, full{}, &stderr); code != 1 || !strings.Contains(stderr.String(), "no space left") {
+		t.Errorf("demo exits with %d: %s", code, &stderr)
+	}
+	stderr.Reset()
+	if code := Chaos([]string{"-seeds", "1"}, full{}, &stderr); code != 1 || !strings.Contains(stderr.String(), "no space left") {
+		t.Errorf("chaos exits with %d: %s", code, &stderr)
+	}
+}
+
+func TestHelpExplainsEveryFlag(t *testing.T) {
+	for name, c := range map[string]called{"demo": demo("-h"), "chaos": chaos("-h")} {
+		c.want(t, 0, "usage: fencedrun "+name, "")
+		c.want(t, 0, "Example", "")
+		for line := range strings.Lines(c.out) {
+			if len([]rune(line)) > 96 {
+				t.Errorf("%s: %q is too long for a terminal", name, line)
+			}
+		}
+	}
+	demo("-json", "-conversations", "1").want(t, 0, `"providers"`, "6 conversations in")
+}

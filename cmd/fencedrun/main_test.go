@@ -1,0 +1,107 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/testscript"
+)
+
+func TestMain(m *testing.M) {
+	testscript.Main(m, map[string]func(){"fencedrun": main})
+}
+
+// The command line, as a process: see testdata.
+func TestScripts(t *testing.T) {
+	testscript.Run(t, testscript.Params{
+		Dir: "testdata",
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){
+			"keys":  keys,
+			"lines": lines,
+		},
+		Condition: func(cond string) (bool, error) {
+			if cond == "race" {
+				return race, nil
+			}
+			return false, fmt.Errorf("no condition is called %q", cond)
+		},
+	})
+}
+
+// keys FILE GOLDEN compares the keys of a JSON file, with the kind of what is under each, to a
+// file that lists them.
+func keys(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: keys file.json golden")
+	}
+	dec := json.NewDecoder(strings.NewReader(ts.ReadFile(args[0])))
+	var v any
+	ts.Check(dec.Decode(&v))
+	if dec.More() {
+		ts.Fatalf("%s holds more than one JSON value", args[0])
+	}
+	got := map[string]bool{}
+	walk("", v, got)
+	list := make([]string, 0, len(got))
+	for k := range got {
+		list = append(list, k)
+	}
+	slices.Sort(list)
+	want := strings.Fields(strings.ReplaceAll(ts.ReadFile(args[1]), " ", "_"))
+	if !slices.Equal(list, want) {
+		ts.Fatalf("%s has the keys\n%s\n\nand not\n%s", args[0], strings.Join(list, "\n"), strings.Join(want, "\n"))
+	}
+}
+
+func walk(path string, v any, keys map[string]bool) {
+	switch v := v.(type) {
+	case map[string]any:
+		for k, inner := range v {
+			walk(path+"."+strings.ReplaceAll(k, " ", "_"), inner, keys)
+		}
+	case []any:
+		for _, inner := range v {
+			walk(path+"[]", inner, keys)
+		}
+		if len(v) == 0 {
+			keys[path+"[]"] = true
+		}
+	default:
+		keys[fmt.Sprintf("%s:%T", path, v)] = true
+	}
+}
+
+// lines FILE MOST fails when a file has more lines, or one that is too long to be read.
+func lines(ts *testscript.TestScript, neg bool, args []string) {
+	var most int
+	if _, err := fmt.Sscan(args[1], &most); err != nil || neg {
+		ts.Fatalf("usage: lines file most")
+	}
+	text := ts.ReadFile(args[0])
+	if n := strings.Count(text, "\n"); n > most {
+		ts.Fatalf("%s has %d lines:\n%s", args[0], n, text)
+	}
+}
+
+func TestRunSaysWhichCommandsThereAre(t *testing.T) {
+	for _, c := range []struct {
+		args []string
+		code int
+	}{{nil, 2}, {[]string{"nope"}, 2}, {[]string{"-h"}, 0}, {[]string{"help"}, 0}} {
+		var stdout, stderr bytes.Buffer
+		if code := run(c.args, &stdout, &stderr); code != c.code {
+			t.Errorf("%q exits with %d", c.args, code)
+		}
+		out := stdout.String()
+		if c.code != 0 {
+			out = stderr.String()
+		}
+		if !strings.Contains(out, "demo") || !strings.Contains(out, "chaos") {
+			t.Errorf("%q: %s", c.args, out)
+		}
+	}
+}

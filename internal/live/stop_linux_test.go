@@ -1,0 +1,131 @@
+package live
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/fencedrun/fencedrun/runs"
+)
+
+// A worker stands still at its n-th yield, for longer than its lease and its claim's deadline: a
+// virtual machine that was suspended, a long pause of the scheduler. Another process takes over and
+// finishes. Then the first one goes on as if nothing had happened.
+func TestAWorkerThatStoodStillDoublesNothing(t *testing.T) {
+	for name, base := range ledgers(t) {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			base.Worker, base.Provider = "plain", filepath.Join(t.TempDir(), "provider")
+			store, err := base.open(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			k, err := runs.New(store, brisk())
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = k.Close() })
+			const points = 20 // a job has as many, see TestAWorkerKilledAtAnyPointDoublesNothing
+			var group sync.WaitGroup
+			var mu sync.Mutex
+			stopped := 0
+			for n := int64(1); n <= points; n++ {
+				p := base
+				p.Conversation, p.Job, p.StopAt = fmt.Sprint("c", n), fmt.Sprint(n), n
+				group.Go(func() {
+					if standStill(t, p) {
+						mu.Lock()
+						stopped++
+						mu.Unlock()
+					}
+				})
+				time.Sleep(100 * time.Millisecond) // two cores
+			}
+			group.Wait()
+			for n := range points {
+				p := base
+				p.Conversation = fmt.Sprint("c", n+1)
+				atMostOnce(t, k, p)
+			}
+			if stopped < points-2 {
+				t.Errorf("%d of %d stood still", stopped, points)
+			}
+		})
+	}
+}
+
+// standStill plays p up to where it stops, lets another process finish, and wakes it.
+func standStill(t *testing.T, p part) bool {
+	text, err := json.Marshal(p)
+	if err != nil {
+		t.Error(err)
+		return false
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // for a stop that nobody noticed
+	defer cancel()
+	cmd := exec.CommandContext(ctx, os.Args[0])
+	cmd.Env = append(os.Environ(), partVariable+"="+string(text))
+	if err := cmd.Start(); err != nil {
+		t.Error(err)
+		return false
+	}
+	stopped := false
+	for end := time.Now().Add(20 * time.Second); time.Now().Before(end) && !stopped; time.Sleep(10 * time.Millisecond) {
+		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", cmd.Process.Pid))
+		if err != nil || strings.Contains(string(stat), ") Z ") {
+			break // it has ended without a stop
+		}
+		stopped = strings.Contains(string(stat), ") T ")
+	}
+	other := p
+	other.StopAt = 0
+	if stopped {
+		time.Sleep(1200 * time.Millisecond) // lease 900 ms, claim 800 ms
+		spawn(t, other)
+	}
+	if err := cmd.Process.Signal(syscall.SIGCONT); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		t.Error(err)
+	}
+	// What it says about its job, which is another process's by now, is its own affair.
+	if err := cmd.Wait(); err != nil && !errors.As(err, new(*exec.ExitError)) {
+		t.Error(err)
+	}
+	if stopped {
+		// The job may have been stopped for what was unknown then; somebody runs it again.
+		spawn(t, other)
+	}
+	return stopped
+}
+
+// atMostOnce compares what the provider has with what the ledger says. A call that was made late
+// may have been settled late, so nothing need be unknown in the end.
+func atMostOnce(t *testing.T, k *runs.Keeper, p part) {
+	t.Helper()
+	log, err := os.ReadFile(p.Provider)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h, err := k.History(t.Context(), p.Conversation)
+	if err != nil {
+		t.Fatal(err)
+	}
+	known := map[string]runs.State{}
+	for _, e := range h.Effects {
+		known[e.Intent] = e.State()
+	}
+	for _, intent := range []string{"reply", "tag"} {
+		times := strings.Count("\n"+string(log), "\n"+p.Conversation+" "+intent+"\n")
+		if times > 1 || known[intent] == runs.Committed && times != 1 || known[intent] == "" && known["reply"] == runs.Committed {
+			t.Errorf("%s: %s was done %d times and is %q", p.Conversation, intent, times, known[intent])
+		}
+	}
+}
