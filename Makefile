@@ -80,6 +80,17 @@ bench-check: ## Vet and test the benchmarks' own module
 microbench: ## Run the Go benchmarks that match BENCH (all)
 	$(GO) test -run '^$$' -bench '$(BENCH)' -benchmem ./...
 
+# How long the campaign of make simulate plays, and its first world.
+CAMPAIGN ?= 60s
+FROM     ?= 1
+
+.PHONY: simulate
+simulate: ## Simulate: random worlds for CAMPAIGN (60s), every exhaustive scope, every rule's sabotage
+	$(GO) build -o bin/fencedrun ./cmd/fencedrun
+	bin/fencedrun chaos -for $(CAMPAIGN) -from $(FROM)
+	FENCEDRUN_EXHAUST=1 $(GO) test ./chaos/internal/sim -run '^TestExhaustiveScopes$$' -timeout 15m -v
+	bin/fencedrun chaos -selftest
+
 # Minutes of each of the four storms.
 STORM ?= 1.25
 

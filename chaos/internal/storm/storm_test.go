@@ -25,6 +25,7 @@ func TestMain(m *testing.M) {
 // rage runs a storm and shows its report.
 func rage(t *testing.T, c Config) *Report {
 	t.Helper()
+	c.Workers, c.Customers = 3, 12 // other tests want the processors, too
 	r, err := Run(t.Context(), c)
 	if err != nil {
 		t.Fatal(err)
@@ -122,7 +123,7 @@ func TestAStormOnRealQueuesDoublesAndLosesNothing(t *testing.T) {
 		for queue, at := range places {
 			t.Run(queue, func(t *testing.T) {
 				t.Parallel()
-				r := rage(t, Config{Duration: short, Seed: 2, Queue: queue, Ledger: service(t, at)})
+				r := rage(t, Config{Duration: short * 3 / 5, Seed: 2, Queue: queue, Ledger: service(t, at)})
 				kept(t, r)
 				if r.Cuts == 0 || r.Frames == 0 || r.Drops == 0 {
 					t.Errorf("%d cuts of %d frames, %d dropped: no storm", r.Cuts, r.Frames, r.Drops)
@@ -202,6 +203,7 @@ func TestTheLogDecidesWhatIsADuplicate(t *testing.T) {
 }
 
 func TestAStormThatCannotBeginSaysWhy(t *testing.T) {
+	t.Parallel()
 	for want, c := range map[string]Config{
 		"queue \"sqs\" is none of":      {Queue: "sqs", Duration: short},
 		"give its URL":                  {Queue: Asynq, Duration: short},
@@ -226,7 +228,7 @@ func TestAnInterruptedStormLeavesNothingBehind(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
 	ctx, cancel := context.WithCancelCause(t.Context())
 	stopped := errors.New("stopped")
-	time.AfterFunc(2*time.Second, func() { cancel(stopped) })
+	time.AfterFunc(1200*time.Millisecond, func() { cancel(stopped) })
 	if _, err := Run(ctx, Config{Duration: time.Hour, Seed: 3}); !errors.Is(err, stopped) {
 		t.Errorf("Run returned %v", err)
 	}
