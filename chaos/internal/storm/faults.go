@@ -165,8 +165,8 @@ func (s *stage) thaw(at *slot, w *process) {
 	_ = thaw(w.cmd.Process)
 }
 
-// cut breaks a worker's connection to the ledger at one of its next frames, or delays or swallows
-// that.
+// cut breaks a worker's connection to the ledger at one of its next frames, or holds that up, or
+// lets the connection fall silent.
 func (s *stage) cut(ctx context.Context, rng *rand.Rand) error {
 	i := rng.IntN(s.config.Workers)
 	f := proxy.Fault{Frame: 1 + rng.IntN(8), Direction: proxy.ToServer, After: rng.IntN(2) == 0}
@@ -176,9 +176,11 @@ func (s *stage) cut(ctx context.Context, rng *rand.Rand) error {
 	count := &s.counts.cuts
 	switch rng.IntN(8) {
 	case 0:
-		f.Delay, count = 50*time.Millisecond+time.Duration(rng.IntN(1500))*time.Millisecond, &s.counts.delays
+		f.Delay, count = late.in(rng), &s.counts.delays
 	case 1:
-		f.Swallow, count = true, &s.counts.swallows
+		// Nothing goes that way any more, until the connection ends: a stream has no gaps, so
+		// what comes after a lost frame is not passed on either.
+		f.Delay, count = silence+time.Second, &s.counts.silences
 	}
 	p := s.slots[i].proxy
 	if p == nil {
@@ -190,10 +192,8 @@ func (s *stage) cut(ctx context.Context, rng *rand.Rand) error {
 			return
 		}
 		count.Add(1)
-		if f.Swallow {
-			// Nobody waits for ever for an answer that never comes: a network that swallows
-			// packets ends a connection, too.
-			sleep(ctx, quiet+effectTimeout)
+		if f.Delay > silence {
+			sleep(ctx, silence)
 			p.CutAll()
 		}
 	}()

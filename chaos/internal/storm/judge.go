@@ -24,8 +24,8 @@ type Report struct {
 	Pauses       int64  `json:"pauses"`
 	Cuts         int64  `json:"cuts"` // connections of workers to the ledger, before or after a frame
 	Delays       int64  `json:"delayed_frames"`
-	Swallows     int64  `json:"swallowed_frames"`
-	Frames       int64  `json:"frames"` // that went by between workers and ledger
+	Silences     int64  `json:"silences"` // connections on which nothing came any more
+	Frames       int64  `json:"frames"`   // that went by between workers and ledger
 	Drops        int64  `json:"dropped_by_server"`
 	Forgets      int64  `json:"script_flushes"`
 	Redeliveries int64  `json:"redeliveries"` // forced, while a worker had the job
@@ -73,7 +73,7 @@ func (s *stage) judge(ctx context.Context, left rest, took time.Duration) (*Repo
 	c := &s.counts
 	r := &Report{
 		Seed: s.config.Seed, Library: !s.config.Without, Queue: s.queueName(), Ledger: s.place.Kind, Seconds: took.Seconds(), Workers: s.config.Workers,
-		Kills: c.kills.Load(), Pauses: c.pauses.Load(), Cuts: c.cuts.Load(), Delays: c.delays.Load(), Swallows: c.swallows.Load(),
+		Kills: c.kills.Load(), Pauses: c.pauses.Load(), Cuts: c.cuts.Load(), Delays: c.delays.Load(), Silences: c.silences.Load(),
 		Drops: c.drops.Load(), Forgets: c.forgets.Load(), Redeliveries: c.redeliveries.Load(), Orphans: c.orphans.Load(),
 		Exits: s.exits, LastExit: s.lastExit, Jobs: len(s.jobs), Deliveries: s.watch.count(), Parked: left.parked,
 	}

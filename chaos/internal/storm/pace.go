@@ -22,6 +22,7 @@ const (
 	poll        = 30 * time.Millisecond
 	backOff     = 100 * time.Millisecond
 
+	silence     = 900 * time.Millisecond // of a connection, before it ends
 	orphanAfter = 900 * time.Millisecond // at work for the queue, in nobody's hands
 	backlog     = 120                    // jobs that are not done, before customers wait
 	startLimit  = 60 * time.Second       // for a child
@@ -46,6 +47,7 @@ var (
 	pauses   = span{700 * time.Millisecond, 2000 * time.Millisecond}
 	frozen   = span{1200 * time.Millisecond, 2600 * time.Millisecond} // longer than a lease and a claim
 	cuts     = span{20 * time.Millisecond, 120 * time.Millisecond}
+	late     = span{50 * time.Millisecond, 800 * time.Millisecond} // of a frame
 	seconds  = span{15 * time.Millisecond, 90 * time.Millisecond}
 	drops    = span{300 * time.Millisecond, 900 * time.Millisecond}
 	forgets  = span{200 * time.Millisecond, 700 * time.Millisecond}

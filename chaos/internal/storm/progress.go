@@ -42,7 +42,7 @@ func (s *stage) tell() (end func()) {
 			c := &s.counts
 			write(fmt.Sprintf("%3.0f s %-5s  jobs %d, not done %d; kills %d, pauses %d, cuts %d, redeliveries %d, dropped %d",
 				at.Seconds(), phase, s.number.Load(), s.backlog.Load(), c.kills.Load(), c.pauses.Load(),
-				c.cuts.Load()+c.delays.Load()+c.swallows.Load(), c.redeliveries.Load(), c.drops.Load()))
+				c.cuts.Load()+c.delays.Load()+c.silences.Load(), c.redeliveries.Load(), c.drops.Load()))
 		}
 	}()
 	return sync.OnceFunc(func() {
@@ -67,7 +67,8 @@ func (r *Report) Write(w io.Writer) error {
 	row("kills", r.Kills, fmt.Sprintf("SIGKILL to one of %d workers", r.Workers))
 	row("pauses", r.Pauses, "SIGSTOP for longer than lease and claim deadline, then SIGCONT")
 	row("cuts", r.Cuts, "connections to the ledger, before or after a frame")
-	row("delayed, swallowed", fmt.Sprintf("%d, %d", r.Delays, r.Swallows), "frames, to or from the ledger")
+	row("delayed", r.Delays, "frames to or from the ledger")
+	row("silences", r.Silences, "connections on which nothing came any more, and then they broke")
 	row("frames", r.Frames, "between workers and ledger")
 	row("dropped", r.Drops, "connections, by the server")
 	row("scripts flushed", r.Forgets, "by Redis")

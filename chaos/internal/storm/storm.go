@@ -59,7 +59,7 @@ type slot struct {
 
 // counts are what struck.
 type counts struct {
-	kills, pauses, cuts, delays, swallows, drops, forgets, redeliveries, orphans atomic.Int64
+	kills, pauses, cuts, delays, silences, drops, forgets, redeliveries, orphans atomic.Int64
 }
 
 // Run plays a storm and judges it. A *SetupError says that it did not begin. When ctx is done it
