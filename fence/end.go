@@ -16,6 +16,9 @@ type EndRequest struct {
 // EndVerdict answers an EndRequest. When Refusal is nil the run has ended, now or before.
 type EndVerdict struct {
 	Refusal *Refusal
+	// Again says that the run had ended so before: the answer to the first End was lost, or it
+	// was part of somebody's transaction.
+	Again bool
 	// Unanswered are the inbound ids of the job that are open though it ended.
 	Unanswered []string
 }
@@ -41,7 +44,7 @@ func (r Rules) End(v View, q EndRequest) (EndVerdict, Change) {
 		return EndVerdict{Refusal: &Refusal{Reason: ReasonCancelled}}, s.idle()
 	case RunEnded:
 		if run.End == q.Reason {
-			return EndVerdict{}, s.idle() // the answer to the first End was lost
+			return EndVerdict{Again: true}, s.idle()
 		}
 		return EndVerdict{Refusal: &Refusal{Reason: ReasonEnded}}, s.idle()
 	}

@@ -9,8 +9,9 @@ import (
 	"github.com/fencedrun/fencedrun/fence"
 )
 
-// ErrNoJoin is returned when the store cannot write in a transaction of the caller's.
-var ErrNoJoin = errors.New("this ledger cannot write in a transaction of yours")
+// ErrNoJoin is returned when the store cannot write in the caller's transaction, and never will: a
+// mistake in the program, not an outage.
+var ErrNoJoin = errors.New("the ledger cannot write in this transaction")
 
 // Joined decides on one conversation inside a transaction of the caller's (promise S11.6). The
 // conversation stays locked until the transaction ends. What it decides may still be rolled back:
@@ -27,10 +28,13 @@ type Joined struct {
 func (l *Ledger) Join(ctx context.Context, tx any, conv string) (*Joined, error) {
 	joiner, ok := l.store.(Joiner)
 	if !ok {
-		return nil, fmt.Errorf("ledger: join: %w: %T does not offer it", ErrNoJoin, l.store)
+		return nil, fmt.Errorf("%w: %T does not offer it; pgledger and sqliteledger do", ErrNoJoin, l.store)
 	}
 	key := ConversationKey(l.Namespace, conv)
 	inner, err := joiner.Join(ctx, tx, key)
+	if errors.Is(err, ErrNoJoin) {
+		return nil, err
+	}
 	if err != nil {
 		return nil, fmt.Errorf("ledger: join: %w", err)
 	}
@@ -45,12 +49,23 @@ func (j *Joined) Claim(ctx context.Context, h *Handle, q fence.ClaimRequest) (fe
 	return decide(ctx, t, func(v fence.View) (fence.ClaimVerdict, fence.Change) {
 		q.Identity, q.Delivery = t.identity(v), d
 		verdict, change := j.l.Rules.Claim(v, q)
-		if h != nil && verdict.Refusal != nil {
-			// What refused it stands in the ledger, whatever becomes of this transaction.
-			change.Learn = func() { h.refusedElsewhere(verdict.Delivery) }
+		// What refused it, or was done by another delivery, stands in the ledger whatever
+		// becomes of this transaction. A replay of what this very delivery did may be one of
+		// what this transaction holds.
+		if h != nil && (verdict.Refusal != nil || verdict.Replay != nil && verdict.Replay.Delivery != d.ID) {
+			change.Learn = func() { h.learnElsewhere(verdict.Delivery) }
 		}
 		return verdict, change
 	})
+}
+
+// Look is [Ledger.Look], as the transaction sees the conversation.
+func (j *Joined) Look(ctx context.Context, keys ...string) (fence.View, error) {
+	t := j.task(nil, "look", keys)
+	v, _, err := decide(ctx, t, func(v fence.View) (fence.View, fence.Change) {
+		return j.l.Rules.Lapsed(v), fence.Change{Needs: missing(v, keys)}
+	})
+	return v, err
 }
 
 // Settle is [Handle.Settle] of h, or [Ledger.Settle] when h is nil.
@@ -63,13 +78,16 @@ func (j *Joined) Settle(ctx context.Context, h *Handle, q fence.SettleRequest) (
 	})
 }
 
-// End is [Handle.End] of h.
-func (j *Joined) End(ctx context.Context, h *Handle, reason fence.EndReason) (fence.EndVerdict, fence.Millis, error) {
+// End is [Handle.End] of h. It returns the events that are true once the transaction is committed.
+func (j *Joined) End(ctx context.Context, h *Handle, reason fence.EndReason) (v fence.EndVerdict, events []fence.Event, now fence.Millis, err error) {
 	t := j.task(h, "end", nil)
 	d := delivery(h)
-	return decide(ctx, t, func(v fence.View) (fence.EndVerdict, fence.Change) {
-		return j.l.Rules.End(v, fence.EndRequest{Identity: t.identity(v), Delivery: d, Reason: reason})
+	v, now, err = decide(ctx, t, func(v fence.View) (fence.EndVerdict, fence.Change) {
+		verdict, change := j.l.Rules.End(v, fence.EndRequest{Identity: t.identity(v), Delivery: d, Reason: reason})
+		change.Learn = func() { events = change.Events }
+		return verdict, change
 	})
+	return v, events, now, err
 }
 
 // Flush writes what was decided into the transaction.
@@ -97,9 +115,9 @@ func delivery(h *Handle) *fence.Delivery {
 	return &d
 }
 
-// refusedElsewhere keeps what a refusal told the delivery. The decision was not made under the
-// lock of this process's copy, so another may have moved the delivery on meanwhile.
-func (h *Handle) refusedElsewhere(d *fence.Delivery) {
+// learnElsewhere keeps what a refusal or a replay told the delivery. The decision was not made
+// under the lock of this process's copy, so another may have moved the delivery on meanwhile.
+func (h *Handle) learnElsewhere(d *fence.Delivery) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	moved := *h.d
@@ -108,6 +126,9 @@ func (h *Handle) refusedElsewhere(d *fence.Delivery) {
 			moved.Waits = append(slices.Clip(moved.Waits), claim)
 		}
 	}
+	moved.Replayed = slices.Concat(moved.Replayed, d.Replayed)
+	slices.Sort(moved.Replayed)
+	moved.Replayed = slices.Compact(moved.Replayed)
 	moved.Refused, moved.Twice = d.Refused, moved.Twice || d.Twice
 	h.d = &moved
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/fencedrun/fencedrun/fence"
 	"github.com/fencedrun/fencedrun/internal/seam"
@@ -128,7 +129,7 @@ func TestTheRunsEndJoinsItsEffects(t *testing.T) {
 	h := p.begin("c", "j", 1)
 	var tx []ledger.Write
 	j, _ := p.once(&tx, h, p.effect("e"))
-	v, _, err := j.End(t.Context(), h, fence.EndSuccess)
+	v, _, _, err := j.End(t.Context(), h, fence.EndSuccess)
 	if err != nil || v.Refusal != nil {
 		t.Fatalf("%+v, %v", v, err)
 	}
@@ -151,5 +152,36 @@ func TestAConversationThatChangedUnderItsLockIsAnError(t *testing.T) {
 	p.claim(h, "other") // this store's Join locks nothing
 	if err := j.Flush(t.Context()); !errors.Is(err, ledger.ErrContended) {
 		t.Errorf("%v", err)
+	}
+}
+
+// While the effect runs, time passes; the process must not take what the transaction read before it
+// for the present.
+func TestALongTransactionDoesNotSetTheClockBack(t *testing.T) {
+	p := start(t)
+	s := *seam.Real()
+	s.Now = func() time.Time { return p.now }
+	p.Ledger = ledger.New(joining{p.store}, ledger.Options{
+		Seam: &s, Rules: fence.Rules{Lease: 3_600_000, Quiet: 120_000, Retention: 1 << 40, MaxCalls: 3},
+	})
+	other, h := p.begin("other", "o", 1), p.begin("c", "j", 1)
+	var tx []ledger.Write
+	j, err := p.Join(t.Context(), &tx, "c")
+	if err != nil {
+		t.Fatal(err)
+	}
+	q := p.effect("e")
+	v, _, err := j.Claim(t.Context(), h, q)
+	if err != nil || v.Call == nil {
+		t.Fatalf("%+v, %v", v, err)
+	}
+	p.now = p.now.Add(time.Minute) // the claim's deadline is two
+	_, _, err = j.Settle(t.Context(), h, fence.SettleRequest{Effect: q.Effect, Claim: q.Claim, State: fence.Committed, Granted: v.Effect})
+	if err := errors.Join(err, j.Flush(t.Context())); err != nil {
+		t.Fatal(err)
+	}
+	// Decided on the process's copy and its estimate of the clock.
+	if v := p.claim(other, "x"); v.Call == nil || v.Call.At != fence.Millis(p.now.UnixMilli()) {
+		t.Errorf("claimed at %d, and it is %d", v.Call.At, p.now.UnixMilli())
 	}
 }

@@ -124,5 +124,7 @@ func (op *operation) follow(view fence.View, change fence.Change, w Write, now f
 	}
 	op.c.tag, op.c.view, op.c.have = w.NewTag, v, true
 	op.wrote, op.base, op.now = true, w.Tag, now
-	op.l.heard(now)
+	if op.joined == nil { // there now is when the transaction last read, which may be long ago
+		op.l.heard(now)
+	}
 }

@@ -255,6 +255,13 @@ func (c *conclusion) end(reason fence.EndReason) (*RefusedError, error) {
 	if v.Refusal != nil {
 		return c.k.refused(v.Refusal, EffectRef{}, now), nil
 	}
+	if v.Again {
+		c.mu.Lock()
+		untold := c.untold
+		c.untold = nil
+		c.mu.Unlock()
+		c.k.emit(c.queue, c.job.Conversation, untold)
+	}
 	return nil, nil
 }
 

@@ -89,7 +89,9 @@ func (k *Keeper) claim(ctx context.Context, r *Run, conversation string, o *orde
 func (k *Keeper) ask(ctx context.Context, r *Run, conversation string, o *order) (*attempt, error) {
 	if r != nil {
 		if refusal := r.may(); refusal != nil {
-			return k.onlyReplay(ctx, r, o, refusal)
+			return k.onlyReplay(ctx, r, o, refusal, func(ctx context.Context, keys ...string) (fence.View, error) {
+				return k.ledger.Look(ctx, r.job.Conversation, keys...)
+			})
 		}
 	}
 	// Before the claim, a done ctx means: no claim (rule S6.2).
@@ -152,12 +154,14 @@ func (k *Keeper) unclaim(ctx context.Context, r *Run, conversation string, q fen
 // onlyReplay answers a run that may no longer claim: its handler has returned, or it lost its
 // right to write. What was done is still replayed (rules S5.1, S9.4, S10.2). Where a replay
 // would be refused the run is told of its own loss instead, which is the stronger reason.
-func (k *Keeper) onlyReplay(ctx context.Context, r *Run, o *order, why *RefusedError) (*attempt, error) {
+func (k *Keeper) onlyReplay(ctx context.Context, r *Run, o *order, why *RefusedError,
+	look func(context.Context, ...string) (fence.View, error),
+) (*attempt, error) {
 	refusal := *why
 	refusal.Effect = o.ref
 	ctx, cancel := k.settleCtx(ctx)
 	defer cancel()
-	v, err := k.ledger.Look(ctx, r.job.Conversation, fence.EffectRow(o.ref.ID))
+	v, err := look(ctx, fence.EffectRow(o.ref.ID))
 	if err != nil {
 		return nil, k.storeError(ctx, r.job, "claim", err)
 	}

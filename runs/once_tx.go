@@ -9,8 +9,8 @@ import (
 	"github.com/fencedrun/fencedrun/ledger"
 )
 
-// ErrNoJoin is in the error of an OnceTx whose ledger cannot write in a transaction of the
-// caller's: in memory, and on Redis.
+// ErrNoJoin is in the error of an OnceTx or CompleteTx whose ledger can never write in that
+// transaction: one in memory or on Redis, a tx of another database, something that is none.
 var ErrNoJoin = ledger.ErrNoJoin
 
 // OnceTx is [Run.Once] for an effect that is itself a write in the ledger's own database, made
@@ -21,12 +21,14 @@ var ErrNoJoin = ledger.ErrNoJoin
 // The rules decide as for Once. nil means that fn's writes and their record are in tx now, or that
 // it was done before and fn was not called. After any error roll tx back: no outcome is ever
 // unknown here, and nothing of it is kept. With.Wait, Timeout and ClaimDeadline mean nothing in a
-// transaction; Wait is refused.
+// transaction; Wait is refused. Two transactions that are the first on a new conversation cannot wait
+// for each other: one gets an error of the ledger at its end, and is to be made again.
 //
 // From OnceTx on the conversation is locked until tx ends: end it soon, and do nothing else with
 // this library on the conversation before, but OnceTx and CompleteTx in the same tx. OnceTx
 // changes no setting of tx. Observers are told of refusals and replays only, since nobody tells
-// this library whether tx was committed.
+// this library whether tx was committed; of an end by CompleteTx they are told once the handler has
+// returned.
 func (r *Run) OnceTx(ctx context.Context, tx any, e Effect, fn func(ctx context.Context, call *Call) error) error {
 	if r == nil {
 		return noRun(EffectRef{Intent: e.Intent})
@@ -75,12 +77,17 @@ func (r *Run) CompleteTx(ctx context.Context, tx any) error {
 	if err != nil {
 		return r.k.noJoin(ctx, r.job, "complete", err)
 	}
-	v, now, err := j.End(ctx, r.h, fence.EndSuccess)
+	v, events, now, err := j.End(ctx, r.h, fence.EndSuccess)
 	if err == nil && v.Refusal == nil {
 		err = j.Flush(ctx)
 	}
 	if err != nil {
 		return r.k.failed(ctx, r.job, "complete", err)
+	}
+	if v.Refusal == nil {
+		r.mu.Lock()
+		r.untold = events // if the run is found ended when the handler has returned
+		r.mu.Unlock()
 	}
 	return r.judged(v.Refusal, now)
 }
@@ -108,17 +115,6 @@ func (k *Keeper) onceTx(ctx context.Context, r *Run, tx any, conversation string
 	if err := k.open(); err != nil {
 		return nil, err
 	}
-	var h *ledger.Handle
-	if r != nil {
-		if refusal := r.may(); refusal != nil {
-			a, err := k.onlyReplay(ctx, r, o, refusal)
-			if err != nil {
-				return nil, err
-			}
-			return a.replay, nil
-		}
-		h = r.h
-	}
 	if cause := context.Cause(ctx); cause != nil {
 		return nil, cause
 	}
@@ -126,6 +122,17 @@ func (k *Keeper) onceTx(ctx context.Context, r *Run, tx any, conversation string
 	j, err := k.ledger.Join(ctx, tx, conversation)
 	if err != nil {
 		return nil, k.noJoin(ctx, job, "claim", err)
+	}
+	var h *ledger.Handle
+	if r != nil {
+		if refusal := r.may(); refusal != nil {
+			a, err := k.onlyReplay(ctx, r, o, refusal, j.Look)
+			if err != nil {
+				return nil, err
+			}
+			return a.replay, nil
+		}
+		h = r.h
 	}
 	q := o.request
 	q.Claim = k.seam.NewID()
@@ -167,7 +174,7 @@ func (k *Keeper) onceTx(ctx context.Context, r *Run, tx any, conversation string
 // noJoin tells a mistake in the program from a ledger that is away.
 func (k *Keeper) noJoin(ctx context.Context, job Job, verb string, err error) error {
 	if errors.Is(err, ErrNoJoin) {
-		return fmt.Errorf("fencedrun: %s: %w", verb, err)
+		return fmt.Errorf("fencedrun: %s in a transaction: %w", verb, err)
 	}
 	return k.failed(ctx, job, verb, err)
 }

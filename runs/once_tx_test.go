@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/fencedrun/fencedrun/ledger/memledger"
@@ -355,17 +356,17 @@ func TestATransactionThatCannotBeUsedSaysWhy(t *testing.T) {
 		wait   bool
 		want   string
 	}{
-		"not a transaction": {s.Keeper, "tx", false, "fencedrun: ledger: join: sqliteledger: join: the transaction is a string, not a *sql.Tx"},
-		"nil":               {s.Keeper, (*sql.Tx)(nil), false, "fencedrun: ledger: join: sqliteledger: join: the transaction is nil"},
-		"another database":  {s.Keeper, foreign, false, "fencedrun: ledger: join: sqliteledger: join: the transaction is on another database than a ledger's: open the ledger's own file for it"},
-		"memory":            {memory, own, false, "fencedrun: claim: ledger: join: this ledger cannot write in a transaction of yours: *memledger.Store does not offer it"},
+		"not a transaction": {s.Keeper, "tx", false, "fencedrun: claim in a transaction: the ledger cannot write in this transaction: tx is a string, not a *sql.Tx"},
+		"nil":               {s.Keeper, (*sql.Tx)(nil), false, "fencedrun: claim in a transaction: the ledger cannot write in this transaction: tx is nil"},
+		"another database":  {s.Keeper, foreign, false, "fencedrun: claim in a transaction: the ledger cannot write in this transaction: it is on the file"},
+		"memory":            {memory, own, false, "fencedrun: claim in a transaction: the ledger cannot write in this transaction: *memledger.Store does not offer it; pgledger and sqliteledger do"},
 		"wait":              {s.Keeper, own, true, "fencedrun: credit: Wait in a transaction: whoever is waited for could never settle, this transaction locks the conversation"},
 	} {
 		e := effect
 		if c.wait {
 			e.Wait = 1
 		}
-		if err := c.keeper.OnceTx(t.Context(), c.tx, "c", e, never); err == nil || err.Error() != c.want {
+		if err := c.keeper.OnceTx(t.Context(), c.tx, "c", e, never); err == nil || !strings.HasPrefix(err.Error(), c.want) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -378,5 +379,78 @@ func TestATransactionThatCannotBeUsedSaysWhy(t *testing.T) {
 	}
 	if err := none.CompleteTx(t.Context(), own); asRefused(err) == nil {
 		t.Errorf("%v", err)
+	}
+}
+
+func TestARedeliveryGoesOnBehindWhatItsTransactionsDid(t *testing.T) {
+	// Two lines are paid in a transaction each, and the worker dies in between.
+	s := newShop(t)
+	entered := 0
+	handler := func(ctx context.Context) error {
+		entered++
+		for _, order := range []string{"A", "B"} {
+			tx := s.begin()
+			if _, err := credit.OnceTx(ctx, tx, runs.Key("order", order), pays(tx, order)); err != nil {
+				s.rollback(tx)
+				return err
+			}
+			s.commit(tx)
+			if entered == 1 {
+				return errors.New("died")
+			}
+		}
+		return nil
+	}
+	if err := s.do("1", handler); err == nil {
+		t.Error("no error")
+	}
+	if err := s.do("1", handler); err != nil {
+		t.Error(err)
+	}
+	s.paid(2)
+}
+
+func TestAnEndInATransactionIsToldOnceItIsTrue(t *testing.T) {
+	for _, end := range []string{"commit", "rollback"} {
+		t.Run(end, func(t *testing.T) {
+			s := newShop(t)
+			job := runs.Job{Queue: "q", ID: "1", Conversation: "c", Inbound: []string{"m1"}, Reads: runs.AfterBegin, Digest: "d"}
+			err := s.Do(t.Context(), job, func(ctx context.Context) error {
+				tx := s.begin()
+				if err := runs.FromContext(ctx).CompleteTx(ctx, tx); err != nil {
+					t.Error(err)
+				}
+				if end == "rollback" {
+					s.rollback(tx)
+				} else {
+					s.commit(tx)
+				}
+				return nil
+			})
+			if err != nil {
+				t.Error(err)
+			}
+			told := map[runs.EventKind]int{}
+			for _, e := range s.events {
+				told[e.Kind]++
+			}
+			// Nobody answered m1, and the run has ended: both are said, and once.
+			if told[runs.EventUnanswered] != 1 || told[runs.EventEnded] != 1 {
+				t.Errorf("told %v", told)
+			}
+		})
+	}
+}
+
+func TestATransactionOnAnotherLedgersFileIsRefused(t *testing.T) {
+	one, other := newShop(t), newShop(t)
+	tx := other.begin()
+	defer func() { other.rollback(tx) }()
+	err := one.OnceTx(t.Context(), tx, "c", runs.Effect{Intent: "credit", Key: runs.ID("A")}, func(context.Context, *runs.Call) error {
+		t.Error("called")
+		return nil
+	})
+	if !errors.Is(err, runs.ErrNoJoin) || !strings.Contains(err.Error(), "not on the ledger's") {
+		t.Error(err)
 	}
 }

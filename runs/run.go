@@ -29,7 +29,8 @@ type Run struct {
 	expires  time.Time     // when the watchdog of mode exclusive bites, by the process's clock
 	stop     func() bool   // stops it
 	progress []byte
-	away     bool // the ledger did not answer within the bound of a settle
+	away     bool          // the ledger did not answer within the bound of a settle
+	untold   []fence.Event // what a transaction of the handler's made true, if it was committed
 }
 
 // noteAway and ledgerAway keep a shutdown from waiting for the same ledger twice.

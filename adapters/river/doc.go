@@ -63,6 +63,6 @@
 // running. The plugin warns when it sees one.
 //
 // river.JobCompleteTx of a delivery that is no longer the current one completes
-// the row under the newer one and returns no error. Do not use it in workers of
-// fenced jobs.
+// the row under the newer one and returns no error. Use [CompleteTx] in workers of
+// fenced jobs, which asks the run first.
 package riverruns

@@ -84,7 +84,8 @@ type Fault struct {
 	// Delay holds the frame up for so long, and cuts nothing. After means nothing then.
 	Delay time.Duration
 	// Swallow drops the frame and cuts nothing: the client waits for an answer that never
-	// comes. After means nothing then.
+	// comes. After means nothing then. It leaves a gap, which no TCP stream has: swallow a
+	// whole answer, or the last thing that a connection says.
 	Swallow bool
 	// Twice passes the frame on a second time, and cuts nothing. No network does that; a driver
 	// that sends again does.

@@ -172,3 +172,44 @@ func TestWhatIsPlayedByDefault(t *testing.T) {
 		}
 	}
 }
+
+// The ledger is where the queue is: in the same Postgres, in the same Redis.
+func TestTheBotOnRealServersDoublesNothing(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes some seconds of real time")
+	}
+	t.Setenv("TMPDIR", t.TempDir())
+	input := filepath.Join(t.TempDir(), "input.jsonl")
+	if err := os.WriteFile(input, []byte(short2), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for queue, c := range map[string]struct{ flag, variable string }{
+		"river": {"--postgres", "FENCEDRUN_TEST_POSTGRES"}, "asynq": {"--redis", "FENCEDRUN_TEST_REDIS"},
+	} {
+		t.Run(queue, func(t *testing.T) {
+			url := os.Getenv(c.variable)
+			switch {
+			case url != "":
+			case os.Getenv("FENCEDRUN_TEST_SERVICES") == "required":
+				t.Fatal(c.variable + " is not set, and FENCEDRUN_TEST_SERVICES=required")
+			default:
+				t.Skip(c.variable + " is not set: make test starts the servers")
+			}
+			if queue == "asynq" {
+				url = strings.TrimSuffix(url, "/0") + "/9" // it wants a database of its own
+			}
+			status, stdout, stderr := program(t, "--with", "--json", "--queue", queue, c.flag, url, "--input", input, "--redeliver", "1")
+			if status != exitOK {
+				t.Fatalf("exit status %d\n%s", status, stderr)
+			}
+			var got struct{ With map[string]int }
+			if err := json.Unmarshal([]byte(stdout), &got); err != nil {
+				t.Fatalf("%v\n%s", err, stdout)
+			}
+			r := got.With
+			if r["messages"] != 7 || r["duplicate_answers"]+r["duplicate_effects"]+r["lost"] != 0 || r["answers"] == 0 || r["redeliveries"] == 0 {
+				t.Errorf("%s", stdout)
+			}
+		})
+	}
+}

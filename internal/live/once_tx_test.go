@@ -316,3 +316,49 @@ func TestRiversCompletionCommitsWithTheEffect(t *testing.T) {
 type atOnce struct{}
 
 func (atOnce) NextRetry(*rivertype.JobRow) time.Time { return time.Now().Add(50 * time.Millisecond) }
+
+// A transaction that ends one run is open for three lease times. The other runs of the process are
+// renewed all the same: their leases are in the same statement.
+func TestAnOpenTransactionStarvesNoOtherRunsLease(t *testing.T) {
+	b := newBank(t)
+	const lease = 600 * time.Millisecond
+	store, err := pgledger.Open(t.Context(), b.pool, &pgledger.Config{Schema: b.schema})
+	if err != nil {
+		t.Fatal(err)
+	}
+	k, err := runs.New(store, &runs.Config{Lease: lease, Beat: lease / 6})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer k.Close()
+	open, done := make(chan struct{}), make(chan error, 1)
+	go func() {
+		done <- k.Do(t.Context(), job("a", 1), func(ctx context.Context) error {
+			return pgx.BeginFunc(ctx, b.pool, func(tx pgx.Tx) error {
+				if err := runs.FromContext(ctx).CompleteTx(ctx, tx); err != nil {
+					return err
+				}
+				close(open)
+				time.Sleep(4 * lease)
+				return nil
+			})
+		})
+	}()
+	<-open
+	j := job("b", 2)
+	j.Mode = runs.Exclusive
+	err = k.Do(t.Context(), j, func(ctx context.Context) error {
+		select {
+		case <-time.After(3 * lease):
+			return nil
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	})
+	if err != nil {
+		t.Errorf("the other run: %v", err)
+	}
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+}

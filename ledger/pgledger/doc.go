@@ -2,7 +2,7 @@
 // processes on any number of machines. It needs Postgres 13 or newer and pgx v5.
 //
 //	pool, err := pgxpool.New(ctx, url)
-//	err = pgledger.Migrate(ctx, pool, pgledger.DefaultSchema) // once, at deployment
+//	err = pgledger.Migrate(ctx, pool, pgledger.DefaultSchema) // at each start, or once at deployment
 //	store, err := pgledger.Open(ctx, pool, nil)
 //	keeper, err := runs.New(store, nil)
 //

@@ -188,17 +188,23 @@ func (t *tx) lockAnswer(rows pgx.Rows) error {
 // and the write is refused.
 func (s *Store) Join(ctx context.Context, transaction any, conversation string) (ledger.Tx, error) {
 	theirs, ok := transaction.(pgx.Tx)
-	if !ok || theirs == nil {
-		return nil, fmt.Errorf("pgledger: join: the transaction is a %T, want a pgx.Tx", transaction)
+	switch {
+	case transaction == nil:
+		return nil, fmt.Errorf("%w: tx is nil", ledger.ErrNoJoin)
+	case !ok:
+		return nil, fmt.Errorf("%w: tx is a %T, not a pgx.Tx", ledger.ErrNoJoin, transaction)
 	}
 	t := &tx{s: s, q: theirs, conversation: conversation, joined: true, begun: true}
 	var id *string
 	err := s.ask(ctx, theirs, s.texts.lock, func(rows pgx.Rows) error { return rows.Scan(&id, &t.locked) }, []byte(conversation))
 	if err != nil {
+		if missingTable(err) {
+			return nil, fmt.Errorf("%w: there is no ledger in schema %s of its database; is it of another one than the ledger's? %w", ledger.ErrNoJoin, s.config.Schema, err)
+		}
 		return nil, fmt.Errorf("pgledger: join: %w", explain(err))
 	}
 	if id == nil || *id != s.identity {
-		return nil, fmt.Errorf("pgledger: join: the transaction is of another database: it has another ledger in schema %s", s.config.Schema)
+		return nil, fmt.Errorf("%w: it is of another database, which has another ledger in schema %s", ledger.ErrNoJoin, s.config.Schema)
 	}
 	return t, nil
 }

@@ -308,7 +308,7 @@ func TestOnlyATransactionOfTheLedgersDatabaseIsJoined(t *testing.T) {
 		}
 	})
 	tx, rollback := begin(t, elsewhere)
-	if _, err := store.Join(t.Context(), tx, "c"); err == nil || !strings.Contains(err.Error(), "a table is missing") {
+	if _, err := store.Join(t.Context(), tx, "c"); err == nil || !strings.Contains(err.Error(), "there is no ledger in schema") {
 		t.Errorf("without a ledger: %v", err)
 	}
 	rollback()

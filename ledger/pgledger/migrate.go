@@ -92,13 +92,13 @@ const newerVersion = "FR001"
 
 // MigrationSQL returns what Migrate does, for people who run migrations themselves: in one
 // transaction, with psql or anything else. It may be run again, and on any earlier version. "" means
-// DefaultSchema. It panics if schema is no name that Config.Schema accepts.
-func MigrationSQL(schema string) string {
+// DefaultSchema; a name that Config.Schema does not accept is an error.
+func MigrationSQL(schema string) (string, error) {
 	text, err := migrationSQL(schema)
 	if err != nil {
-		panic("pgledger: migration SQL: " + err.Error())
+		return "", fmt.Errorf("pgledger: migration SQL: %w", err)
 	}
-	return "begin isolation level read committed;\n" + text + "commit;\n"
+	return "begin isolation level read committed;\n" + text + "commit;\n", nil
 }
 
 func migrationSQL(schema string) (string, error) {

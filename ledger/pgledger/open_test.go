@@ -97,7 +97,11 @@ func TestThePrintedMigrationIsWhatMigrateDoes(t *testing.T) {
 	}
 	printed := schemaName(t, pool)
 	for range 2 { // it may be run again
-		run(t, pool, pgledger.MigrationSQL(printed))
+		text, err := pgledger.MigrationSQL(printed)
+		if err != nil {
+			t.Fatal(err)
+		}
+		run(t, pool, text)
 	}
 	if got, want := describe(printed), describe(fresh(t, pool)); got != want || len(want) < 2000 {
 		t.Errorf("by hand:\n%s\nby Migrate:\n%s", got, want)

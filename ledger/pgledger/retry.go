@@ -58,6 +58,12 @@ func (s *Store) retry(ctx context.Context, verb string, call func() error) error
 }
 
 // explain says in words what an error means for whoever has to mend it.
+// missingTable reports whether there are no tables of this schema where a statement looked for them.
+func missingTable(err error) bool {
+	e, ok := errors.AsType[*pgconn.PgError](err)
+	return ok && (e.Code == "42P01" || e.Code == "3F000")
+}
+
 func explain(err error) error {
 	var e *pgconn.PgError
 	if !errors.As(err, &e) {

@@ -222,3 +222,40 @@ func TestMemoryAndShardedRedisHoldTheSameAfterEveryStep(t *testing.T) {
 			return store
 		})
 }
+
+// The client sends the first step again, because its answer was lost; somebody has read the entry
+// in between. The repetition must not make it one that can be taken back.
+func TestARepetitionDoesNotMakeAnEntryUnread(t *testing.T) {
+	client := mini(t)
+	s := fresh(t, client, apart)
+	ctx := t.Context()
+	if err := redisledger.MoveIn(ctx, s, "c", "run", "nonce"); err != nil {
+		t.Fatal(err)
+	}
+	if home, err := s.FindRun(ctx, "run"); err != nil || home.Conversation != "c" {
+		t.Fatalf("%+v, %v", home, err)
+	}
+	if err := redisledger.MoveIn(ctx, s, "c", "run", "nonce"); err != nil {
+		t.Fatal(err)
+	}
+	if back, err := redisledger.Back(ctx, s, "c", "run", "nonce"); err != nil || back {
+		t.Errorf("taken back: %v, %v", back, err)
+	}
+	if home, err := s.FindRun(ctx, "run"); err != nil || home.Conversation != "c" {
+		t.Errorf("%+v, %v", home, err)
+	}
+}
+
+// One command takes a thousand fields; what is more goes in pieces.
+func TestChangesOfAnySizeAreApplied(t *testing.T) {
+	s := fresh(t, mini(t))
+	for _, n := range []int{1, 996, 997, 998, 999, 1000, 1001, 2500} {
+		w := ledger.Write{NewTag: "1", Head: head}
+		for i := range n {
+			w.Absent = append(w.Absent, fmt.Sprint("k", i))
+		}
+		if r, err := s.Apply(t.Context(), fmt.Sprint("c", n), w); err != nil || !r.Applied {
+			t.Errorf("%d: %+v, %v", n, r, err)
+		}
+	}
+}

@@ -80,7 +80,14 @@ func (s *Store) apply(ctx context.Context, conversation string, w ledger.Write, 
 		}
 		return ledger.Result{}, err
 	}
-	return resultOf(answer, w.Want)
+	result, err := resultOf(answer, w.Want)
+	if w.Durable && s.waits() && err == nil && !result.Applied {
+		// It may be a repetition that came too late to be known as one, on a connection whose WAIT
+		// had nothing to wait for. What the ledger finds of its own must be waited for first.
+		s.doubt(conversation)
+		result.Current = nil
+	}
+	return result, err
 }
 
 // freshFirst puts rows that must be new before the others, and returns the keys that must be absent and

@@ -137,7 +137,7 @@ func discreet(err error) error {
 }
 
 func open(ctx context.Context, client redis.UniversalClient, config *Config, sm *seam.Seam) (*Store, error) {
-	s := &Store{client: client, seam: sm, doubts: map[string]bool{}}
+	s := &Store{client: client, seam: sm, doubts: map[string]int{}}
 	if config != nil {
 		s.config = *config
 	}

@@ -26,7 +26,7 @@ type Store struct {
 	together bool
 
 	mu     sync.Mutex
-	doubts map[string]bool // conversations, see reassure
+	doubts map[string]int // conversations, see reassure
 }
 
 // now is the time that scripts are given: "" for the server's own.

@@ -117,7 +117,7 @@ func (s *Store) waited(replicas *redis.IntCmd, flushed *redis.IntSliceCmd) error
 func (s *Store) doubt(conversation string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.doubts[conversation] = true
+	s.doubts[conversation]++
 }
 
 // reassure makes sure that what a conversation holds is as safe as the Config asks.
@@ -128,7 +128,7 @@ func (s *Store) reassure(ctx context.Context, conversation string) error {
 	s.mu.Lock()
 	doubted := s.doubts[conversation]
 	s.mu.Unlock()
-	if !doubted {
+	if doubted == 0 {
 		return nil
 	}
 	if _, err := s.durably(ctx, touchScript, s.conversationKeys(conversation)[:1]); err != nil {
@@ -136,7 +136,9 @@ func (s *Store) reassure(ctx context.Context, conversation string) error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	delete(s.doubts, conversation)
+	if s.doubts[conversation] == doubted { // else there was another meanwhile
+		delete(s.doubts, conversation)
+	}
 	return nil
 }
 

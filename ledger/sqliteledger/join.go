@@ -3,8 +3,8 @@ package sqliteledger
 import (
 	"context"
 	"database/sql"
-	"errors"
 	"fmt"
+	"os"
 
 	"github.com/fencedrun/fencedrun/ledger"
 )
@@ -23,17 +23,17 @@ func (s *Store) Join(ctx context.Context, theirs any, _ string) (ledger.Tx, erro
 	own, ok := theirs.(*sql.Tx)
 	switch {
 	case !ok:
-		return nil, fmt.Errorf("sqliteledger: join: the transaction is a %T, not a *sql.Tx", theirs)
+		return nil, fmt.Errorf("%w: tx is a %T, not a *sql.Tx", ledger.ErrNoJoin, theirs)
 	case own == nil:
-		return nil, errors.New("sqliteledger: join: the transaction is nil")
+		return nil, fmt.Errorf("%w: tx is nil", ledger.ErrNoJoin)
 	}
 	t := &tx{s: s, on: joined{own}, ctx: ctx}
-	var id int
-	if _, err := t.row(identity, nil, &id); err != nil {
+	var file string
+	if _, err := t.row(mainFile, nil, &file); err != nil {
 		return nil, fmt.Errorf("sqliteledger: join: %w", err)
 	}
-	if id != applicationID {
-		return nil, errors.New("sqliteledger: join: the transaction is on another database than a ledger's: open the ledger's own file for it")
+	if !sameFile(file, s.path) {
+		return nil, fmt.Errorf("%w: it is on the file %q, not on the ledger's, %s", ledger.ErrNoJoin, file, s.path)
 	}
 	if err := t.exec(writable); err != nil {
 		if isBusy(err) {
@@ -42,6 +42,15 @@ func (s *Store) Join(ctx context.Context, theirs any, _ string) (ledger.Tx, erro
 		return nil, fmt.Errorf("sqliteledger: join: %w", err)
 	}
 	return t, nil
+}
+
+func sameFile(a, b string) bool {
+	one, err := os.Stat(a)
+	if err != nil {
+		return false
+	}
+	other, err := os.Stat(b)
+	return err == nil && os.SameFile(one, other)
 }
 
 // joined is the caller's own transaction.

@@ -72,7 +72,7 @@ func open(ctx context.Context, path string, config *Config, s *seam.Seam, ownClo
 		return nil, fmt.Errorf("sqliteledger: open: %w", err)
 	}
 	store := &Store{
-		config: c, seam: s, dsn: dsn + extra, asks: map[*query]*sql.Stmt{},
+		config: c, seam: s, dsn: dsn + extra, path: path, asks: map[*query]*sql.Stmt{},
 		turn: s.NewLock(), flushed: syncFull, unflushed: syncNormal,
 	}
 	if ownClock {

@@ -49,5 +49,5 @@ var (
 	scanDue    = file("scan_due")
 	scanRows   = file("scan_rows")
 	writable   = file("writable")
-	identity   = file("identity")
+	mainFile   = file("main_file")
 )

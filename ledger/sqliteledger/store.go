@@ -22,6 +22,7 @@ type Store struct {
 	config Config
 	seam   *seam.Seam
 	dsn    string
+	path   string
 	clock  func() time.Time // nil: SQLite's own
 
 	readers *sql.DB

@@ -29,7 +29,7 @@ local write = names + absent + delete -- where t stands
 local lease = write + 4 + 2 * put
 local rest = lease + 2 * (l3 * 65536 + l2 * 256 + l1) -- what comes for 'e'
 local state = ARGV[write + 1]
-local lib = (kind ~= 32 or absent + delete + put >= PIECE) and library()
+local lib = (kind ~= 32 or absent + delete + put >= PIECE - 1) and library()
 
 -- 1 is the state, then come the values of the fields that must be absent, of those to delete, of those to
 -- write.

@@ -7,13 +7,17 @@
 
 local lib = library()
 local is = call('GET', KEYS[1])
-if not own(is, ARGV[2], 2) then
+if own(is, ARGV[2], 2) then
+  -- The client asks again because the answer was lost; somebody may have read it meanwhile, and
+  -- that is not to be forgotten. What is written is for WAIT.
+  call('SET', KEYS[1], is)
+else
   if lib.lives(is) ~= ARGV[3] or ARGV[4] ~= '' and is ~= ARGV[4] then
     return { clock(ARGV[1]), 0 }
   end
   if is and sub(is, 1, 1) == 't' then
     call('ZREM', KEYS[2], lib.buried(is, ARGV[5]))
   end
+  call('SET', KEYS[1], ARGV[2])
 end
-call('SET', KEYS[1], ARGV[2])
 return { clock(ARGV[1]), 1 }
