@@ -5,6 +5,7 @@ package chaos
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -54,13 +55,16 @@ type Config struct {
 	// Depth is how many things go wrong in one world, or come at another moment, at most 3.
 	// Default 2, and 1 under go test -short.
 	Depth int
-	// Worlds is after how many worlds it is enough. Default 5,000, which takes some seconds.
+	// Worlds is after how many worlds it is enough, whatever is left. Default 5,000, which takes
+	// some seconds.
 	Worlds int
 }
 
 // Everywhere plays handler in a world in which nothing goes wrong; then, in one world each, with
-// every single thing that can go wrong at every call of the ledger and of the provider, and then
-// with every two of them: the worker is killed before the call or after it, the call fails, its
+// every single thing that can go wrong at every call of the ledger and of the provider, with one
+// message, with two, and so on; and then with two of them, in the same order, as far as
+// Config.Worlds reaches. With the defaults every single thing is usually tried, and not every
+// two with two messages: what it logs names what was played to its end. What can go wrong: the worker is killed before the call or after it, the call fails, its
 // answer is lost, it happens late, the worker freezes for longer than its claim may last, the
 // queue delivers the job a second time, the message comes again under another job's id, and a
 // newer message makes a newer job. A job that is stopped because nobody knows what became of a
@@ -127,8 +131,27 @@ func Everywhere(tb testing.TB, handler Handler, config *Config) {
 	case out.Deeds == 0:
 		tb.Fatalf("chaos: the handler has done nothing through its Provider although nothing goes wrong: nothing is tested")
 	case !out.Complete:
-		tb.Logf("chaos: nothing was done twice in %d worlds; Config.Worlds ended the search there", out.Worlds)
+		tb.Logf("chaos: nothing was done twice in %d worlds, after which Config.Worlds ended the search; %s", out.Worlds, played(out.Levels))
 	default:
-		tb.Logf("chaos: nothing was done twice in %d worlds: all in which up to %d things go wrong", out.Worlds, c.Depth)
+		tb.Logf("chaos: nothing was done twice in %d worlds: all in which up to %d things go wrong; %s", out.Worlds, c.Depth, played(out.Levels))
 	}
+}
+
+// played says which levels were played to their end.
+func played(levels []sim.Level) string {
+	if len(levels) == 0 {
+		return "not even every single thing was tried"
+	}
+	list := make([]string, len(levels))
+	for i, l := range levels {
+		things, messages := "every single thing", "1 message"
+		if l.Wrong > 1 {
+			things = fmt.Sprintf("every %d things", l.Wrong)
+		}
+		if l.Messages > 1 {
+			messages = fmt.Sprintf("%d messages", l.Messages)
+		}
+		list[i] = things + " with " + messages
+	}
+	return "tried: " + strings.Join(list, ", ")
 }

@@ -150,3 +150,21 @@ func TestEverywhereRefusesAConfigThatCannotBeMeant(t *testing.T) {
 		}
 	}
 }
+
+// Who stops early is told what was played, and every single deviation comes before any two.
+func TestEverywhereSaysHowFarItCame(t *testing.T) {
+	careful := func(ctx context.Context, m string, p *chaos.Provider) error {
+		return reply(ctx, runs.ID(m), []string{m}, func(ctx context.Context, _ *runs.Call) error { return p.Do(ctx, "answer to "+m) })
+	}
+	for worlds, want := range map[int]string{
+		10:  "not even every single thing was tried",
+		400: "tried: every single thing with 1 message, every single thing with 2 messages",
+	} {
+		if r := try(t, &chaos.Config{Worlds: worlds}, careful); !strings.HasSuffix(r.log, want) {
+			t.Errorf("%d worlds: %q%s", worlds, r.log, r.failure)
+		}
+	}
+	if r := try(t, &chaos.Config{Depth: 1}, careful); !strings.Contains(r.log, "all in which up to 1 things") || !strings.HasSuffix(r.log, "every single thing with 2 messages") {
+		t.Errorf("one thing wrong: %q%s", r.log, r.failure)
+	}
+}

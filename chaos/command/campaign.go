@@ -65,6 +65,8 @@ func (o *options) runCampaign() (int, error) {
 	code := exitOK
 	if o.gaps || o.handler == "" && r.Seeds >= enough {
 		out.Gaps = append(out.Gaps, r.Coverage.Gaps()...)
+	} else if o.limit > 0 && o.handler == "" {
+		fmt.Fprintf(o.stderr, "too few worlds to judge what was never seen: %d, and it takes %d, or -gaps\n", r.Seeds, enough)
 	}
 	if len(out.Violations) > 0 || len(out.Gaps) > 0 {
 		code = exitFound

@@ -154,3 +154,11 @@ func TestHelpExplainsEveryFlag(t *testing.T) {
 	}
 	demo("-json", "-conversations", "1").want(t, 0, `"providers"`, "6 conversations in")
 }
+
+// A campaign that time ends early says that it has not judged what it never met.
+func TestACampaignThatEndsEarlySaysThatGapsWereNotJudged(t *testing.T) {
+	chaos("-for", "50ms", "-seeds", "500").want(t, 0, "no promise was broken", "too few worlds to judge what was never seen")
+	if c := chaos("-seeds", "50"); strings.Contains(c.stderr, "too few worlds") {
+		t.Errorf("without -for it says so, too:\n%s", c.stderr)
+	}
+}

@@ -15,7 +15,9 @@ import (
 
 const demoIntro = `Plays support conversations in which customers write in bursts, workers crash, freeze and
 lose their connection, the queue delivers jobs twice, and the provider's answers get lost.
-Every conversation is played with the library and without it, for three kinds of provider.
+Every conversation is played with the library and without it, for three kinds of provider: in
+the same settings, each with faults of its own draw. Without it a handler sends the same key
+whenever it makes the same effect, as a careful one does by itself.
 What the provider did decides what is a duplicate, not the library's own books.
 
 It prints a table. The same seed prints the same on every machine; the speed goes to stderr.
@@ -86,8 +88,10 @@ func table(w io.Writer, d sim.Demonstration) {
 	}
 	_ = t.Flush()
 	fmt.Fprint(w, `
-naive: does whatever reaches it. honours: recognises the idempotency key. fences: refuses
-smaller fence numbers than it has seen. duplicates: messages answered, orders refunded or
+with and without: the same settings, each with faults of its own draw. naive: does whatever
+reaches it. honours: recognises the idempotency key, which without the library handlers send
+by themselves. fences: refuses smaller fence numbers than it has seen; without a ledger nobody
+hands them out. duplicates: messages answered, orders refunded or
 tags set again. unanswered: waiting for a person who decides what became of a call, or for
 their next delivery; after that none is. parked: jobs stopped for such a person. falsely:
 effects of unknown outcome that did not happen.

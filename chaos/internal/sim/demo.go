@@ -29,8 +29,9 @@ type Demonstration struct {
 	First *Result `json:"-"`
 }
 
-// Demonstrate plays n conversations a provider class, with and without the library, on the
-// same choices.
+// Demonstrate plays n conversations a provider class, with and without the library: in the same
+// settings, each with faults of its own draw. From the first step on the two ask other questions,
+// so the same seed answers them otherwise.
 func (e *Engine) Demonstrate(seed uint64, n int) Demonstration {
 	d := Demonstration{Seed: seed, Conversations: n, Faults: map[string]int{}}
 	hash := seed

@@ -61,8 +61,8 @@ type exploration struct {
 // worlds are played, each up to where it is given up; 0 means all.
 //
 // Engine.Workers work at it together. One worker always does the same in the same order. With
-// several, which violation is found first depends on who does what, and where jobs are delivered
-// twice the counts do, too, by less than one in a hundred.
+// several, which violation is found first depends on who does what; the counts of a search that
+// finds none do not.
 func (e *Engine) Exhaust(cfg Config, maxWorlds int) Exhausted {
 	s := &exploration{cfg: cfg, most: maxWorlds}
 	return s.run(e)

@@ -78,7 +78,7 @@ type hand struct {
 	executed []*send
 	digest   string
 	conv     string
-	began    int      // the step at which its latest Once began
+	began    int      // the step at which its Once began, 0 outside of any
 	view     int      // the step of its last look
 	replays  *[]*send // shared by the goroutines of one delivery
 	over     bool
@@ -166,6 +166,8 @@ func (h *hand) once(key runs.EffectKey, s *send, with runs.With) error {
 	if w.cfg.Without {
 		ctx, cancel := h.t.p.withTimeout(h.ctx, time.Minute)
 		defer cancel()
+		// What a careful handler can do by itself: the same effect always has the same key.
+		s.idem = s.intent + " " + key.Canonical()
 		_, err := h.send(ctx, s)
 		return err
 	}
@@ -191,6 +193,7 @@ func (h *hand) once(key runs.EffectKey, s *send, with runs.With) error {
 		return v, err
 	}, with)
 	w.returned(h, s, with, called, len(h.executed) > before, value, err)
+	h.began = 0
 	h.fold("returned", s.intent, s.name, value, err)
 	if errors.Is(err, runs.ErrValueNotKept) {
 		return nil // it is done, and no handler here needs its value

@@ -123,14 +123,14 @@ func count(n int, what string) string {
 }
 
 // Bare returns the world of a result without the library, and what it is: the one of the same
-// choices if that duplicates; else the shortest in the same setting that one fault leads to a
-// duplicate, for without the library the same choices answer other questions.
+// choices if that duplicates, although without the library they answer other questions; else the
+// shortest in the same setting that one fault leads to a duplicate.
 func (e *Engine) Bare(cfg Config, found *Result) (Result, string) {
 	cfg.Without = true
 	setup := found.Choices[:min(found.Setup, len(found.Choices))]
 	same := e.Replay(cfg, found.Choices, true)
 	if same.Tally.Duplicates > 0 {
-		return same, "Without it, on the same choices"
+		return same, "Without it, in the same setting"
 	}
 	var best *Result
 	for at := range 40 {
@@ -142,7 +142,7 @@ func (e *Engine) Bare(cfg Config, found *Result) (Result, string) {
 		}
 	}
 	if best == nil {
-		return same, "Without it, on the same choices"
+		return same, "Without it, in the same setting"
 	}
 	return e.Replay(cfg, best.Choices, true), "Without it, in the same setting: one event is enough"
 }

@@ -2,6 +2,7 @@ package sim
 
 import (
 	"context"
+	"slices"
 	"testing"
 	"time"
 
@@ -104,5 +105,42 @@ func TestWhatStaysBusyIsNoticed(t *testing.T) {
 	w.db.version++
 	if w.idle(); w.badKind != "busy" {
 		t.Error("a lease that is never given up goes unnoticed")
+	}
+}
+
+// What the oracle of reports has to notice: nobody told this library what the oracle was told.
+func TestAnAnswerAfterAReportIsNoticed(t *testing.T) {
+	e := &Engine{}
+	defer e.Close()
+	cfg := Config{Handler: "all", Provider: "naive", Queue: "river", Order: "seq", Mode: "supersede", Tag: "none", Messages: 1, Budget: -1}
+	for toldAt, want := range map[int]string{1: "answered after a report", 5000: ""} {
+		w := e.newTestWorld(cfg, &replayed{})
+		w.human.told, w.human.toldAt = 1, toldAt
+		w.loop()
+		if w.badKind != want || w.prov.agent[0] != 1 {
+			t.Errorf("told at step %d, answered %d times: %q, and not %q", toldAt, w.prov.agent[0], w.badKind, want)
+		}
+		w.close()
+	}
+}
+
+// What was confirmed to a webhook outlasts a crash of the database that loses other writes.
+func TestAConfirmedSettleThatIsLostIsNoticed(t *testing.T) {
+	e := &Engine{}
+	defer e.Close()
+	cfg := Config{Handler: "all", Provider: "naive", Queue: "river", Order: "seq", Mode: "supersede", Tag: "none", Messages: 1, Budget: -1}
+	for idem, want := range map[string]string{"": "", "never": "final"} {
+		w := e.newTestWorld(cfg, &replayed{})
+		w.loop()
+		w.quiet()
+		w.tally.Lost = 1
+		w.confirmed = slices.Clone(w.tally.executed)
+		if idem != "" {
+			w.confirmed = append(w.confirmed, &send{intent: "reply", name: "m1", idem: idem})
+		}
+		if w.truthful(); w.badKind != want || len(w.tally.executed) == 0 {
+			t.Errorf("confirmed %v: %q, and not %q", w.confirmed, w.badKind, want)
+		}
+		w.close()
 	}
 }

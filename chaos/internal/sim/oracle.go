@@ -282,7 +282,7 @@ func (w *World) truthful() {
 	}
 	told := w.tally.executed
 	if w.tally.Lost > 0 {
-		if !w.cfg.Strict || w.calmed {
+		if w.calmed {
 			return
 		}
 		told = w.confirmed

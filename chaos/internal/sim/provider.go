@@ -23,7 +23,9 @@ type send struct {
 	params string
 	due    int64 // for a late one
 	echoed bool
-	done   bool // reported to the caller as done
+	// claimed is the step at which its claim was written, 0 while it has none.
+	claimed int
+	done    bool // reported to the caller as done
 	// Of a user's handler: the deeds, the key by which the provider knows them again, and the
 	// effect inside which it was called, "" outside of any.
 	deeds        []string
@@ -83,6 +85,9 @@ func (p *provider) apply(s *send) (value string, err error) {
 			if p.agent[i] > 1 {
 				p.w.tally.Duplicates++
 				p.duplicate("message %s is answered %d times", messageID(i), p.agent[i])
+			}
+			if w := p.w; w.human.told>>i&1 == 1 && s.claimed > w.human.toldAt {
+				w.fail("answered after a report", "message %s is answered, and the ledger knew before the claim that a person had answered it", messageID(i))
 			}
 		}
 	}

@@ -69,6 +69,7 @@ func (w *World) granted(h *hand, s *send, call *runs.Call) {
 	}
 	w.tally.fences = append(w.tally.fences, call.Fence)
 	t := h.t
+	s.claimed = t.stored
 	w.unland(s)
 	if !t.durable {
 		w.fail("durable", "%s is called although its claim is not durable", s)

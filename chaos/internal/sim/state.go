@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"slices"
 	"unsafe"
 
 	"github.com/fencedrun/fencedrun/ledger"
@@ -176,6 +177,9 @@ func (w *World) state() uint64 {
 			if t.ctx != nil && t.ctx.Err() != nil {
 				d.add(3)
 			}
+			if t.acks { // a later delivery of the job does not change it any more
+				d.add(4)
+			}
 		})
 	}
 	for _, t := range w.timers {
@@ -218,8 +222,12 @@ func (w *World) remembered(d *digger) {
 		if h := t.hand; h != nil && t.status != finished && !h.over {
 			d.add(t.key)
 			for i := range w.landings {
-				if l := &w.landings[i]; l.step > h.view {
+				l := &w.landings[i]
+				if l.step > h.view {
 					l.s.dig(d, 7)
+				}
+				if l.step < h.began {
+					l.s.dig(d, 10)
 				}
 			}
 			for _, s := range *h.replays {
@@ -239,6 +247,9 @@ func (w *World) remembered(d *digger) {
 		for _, n := range j.entries {
 			d.add(uint64(n))
 		}
+		if j.state > running { // until then another reason takes its place
+			d.text(j.reason)
+		}
 		d.text(j.refusal)
 		d.add(uint64(j.blind))
 		d.text(j.succeeded)
@@ -248,9 +259,22 @@ func (w *World) remembered(d *digger) {
 		}
 	}
 	d.any(w.refusals)
-	var executed uint64
-	for _, s := range w.tally.executed {
-		executed += hashString(s.idem)
+	d.any(w.notStarted)
+	d.add(uint64(w.presses))
+	if w.storeHits > 0 {
+		d.add(1)
 	}
-	d.add(executed)
+	var sum uint64 // in any order
+	for _, s := range w.tally.executed {
+		sum += hashString(s.idem)
+	}
+	for _, call := range w.committed {
+		sum += hashString(call) * 3
+	}
+	for i, nonce := range w.revived {
+		if !slices.Contains(w.revived[:i], nonce) {
+			sum += hashString(nonce) * 5
+		}
+	}
+	d.add(sum)
 }

@@ -285,7 +285,7 @@ func (r *Result) Lines() []Line {
 // sends are the kinds of violations that a send is guilty of.
 var sends = map[string]bool{
 	"duplicate": true, "grant": true, "exhausted": true, "fence": true, "durable": true, "late start": true, "no run": true, "not active": true,
-	"stale delivery": true, "used lease": true, "not exclusive": true, "stale view": true, "refused": true,
+	"stale delivery": true, "used lease": true, "not exclusive": true, "stale view": true, "refused": true, "answered after a report": true,
 }
 
 func lineOf(s *Step) Line {

@@ -84,10 +84,16 @@ type Tried struct {
 	Deeds    int     // in the worlds in which nothing goes wrong
 	Err      error   // of the handler, where nothing goes wrong
 	Found    *Result // the shortest world with a duplicate, nil if there is none
+	Levels   []Level // those that were played to their end, in order
 }
 
+// Level is all worlds of so many messages in which so many things go wrong.
+type Level struct{ Messages, Wrong int }
+
 // Everywhere plays the world in which nothing goes wrong, then every world in which one thing
-// does, then two, and so on: so the first that is found is among the shortest.
+// does, with one message, with two, and so on; then those in which two things do, and so on: so
+// the first that is found is among the shortest, and who stops early has played every single
+// deviation before any two of them.
 func (e *Engine) Everywhere(u *User) Tried {
 	out := Tried{Complete: true}
 	base := Config{
@@ -146,6 +152,7 @@ func (e *Engine) Everywhere(u *User) Tried {
 			if out.Found != nil {
 				return out
 			}
+			out.Levels = append(out.Levels, Level{cfg.Messages, depth + 1})
 			level[i] = next
 		}
 	}
