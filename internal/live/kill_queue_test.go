@@ -31,24 +31,22 @@ import (
 // The same kills under real queues. After a kill the queue is told what it would find out by itself
 // much later: River's rescuer after an hour, Asynq's recoverer when the lease has expired.
 
-func init() {
-	workers["river-postgres"] = func(ctx context.Context, w *worker) error {
-		pool, err := pgxpool.New(ctx, w.Queue)
-		if err != nil {
-			return err
-		}
-		defer pool.Close()
-		return workRiver(ctx, w, riverpgxv5.New(pool))
+func workRiverOnPostgres(ctx context.Context, w *worker) error {
+	pool, err := pgxpool.New(ctx, w.Queue)
+	if err != nil {
+		return err
 	}
-	workers["river-sqlite"] = func(ctx context.Context, w *worker) error {
-		db, err := riverFile(w.Queue)
-		if err != nil {
-			return err
-		}
-		defer db.Close()
-		return workRiver(ctx, w, riversqlite.New(db))
+	defer pool.Close()
+	return workRiver(ctx, w, riverpgxv5.New(pool))
+}
+
+func workRiverOnSQLite(ctx context.Context, w *worker) error {
+	db, err := riverFile(w.Queue)
+	if err != nil {
+		return err
 	}
-	workers["asynq"] = workAsynq
+	defer db.Close()
+	return workRiver(ctx, w, riversqlite.New(db))
 }
 
 type killArgs struct {

@@ -45,7 +45,9 @@ type part struct {
 
 const partVariable = "FENCEDRUN_LIVE_PART"
 
-var workers = map[string]func(context.Context, *worker) error{"plain": plainWorker}
+var workers = map[string]func(context.Context, *worker) error{
+	"plain": plainWorker, "river-postgres": workRiverOnPostgres, "river-sqlite": workRiverOnSQLite, "asynq": workAsynq, "racer": race,
+}
 
 func TestMain(m *testing.M) {
 	text := os.Getenv(partVariable)

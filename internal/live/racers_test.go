@@ -20,8 +20,6 @@ const (
 	goroutines = 50
 )
 
-func init() { workers["racer"] = race }
-
 func race(ctx context.Context, w *worker) error {
 	store, err := w.open(ctx)
 	if err != nil {
