@@ -91,10 +91,10 @@ func table(w io.Writer, d sim.Demonstration) {
 with and without: the same settings, each with faults of its own draw. naive: does whatever
 reaches it. honours: recognises the idempotency key, which without the library handlers send
 by themselves. fences: refuses smaller fence numbers than it has seen; without a ledger nobody
-hands them out. duplicates: messages answered, orders refunded or
-tags set again. unanswered: waiting for a person who decides what became of a call, or for
-their next delivery; after that none is. parked: jobs stopped for such a person. falsely:
-effects of unknown outcome that did not happen.
+hands them out. duplicates: messages answered, orders refunded or tags set again.
+unanswered: waiting for a person who decides what became of a call, or for their next
+delivery; after that none is. parked: jobs stopped for such a person. falsely: effects of
+unknown outcome that did not happen.
 
 faults: `)
 	for i, name := range slices.Sorted(maps.Keys(d.Faults)) {
