@@ -286,7 +286,7 @@ func TestAJoinedTransactionKeepsOthersOut(t *testing.T) {
 func TestOnlyATransactionOfTheLedgersDatabaseIsJoined(t *testing.T) {
 	store, pool, schema := newStore(t)
 	for _, tx := range []any{nil, "tx", struct{}{}, pool, (*pgx.Tx)(nil)} {
-		if _, err := store.Join(t.Context(), tx, "c"); err == nil || !strings.Contains(err.Error(), "want a pgx.Tx") {
+		if _, err := store.Join(t.Context(), tx, "c"); !errors.Is(err, ledger.ErrNoJoin) || !strings.Contains(err.Error(), "tx is") {
 			t.Errorf("Join(%T): %v", tx, err)
 		}
 	}
