@@ -80,14 +80,15 @@ bench-check: ## Vet and test the benchmarks' own module
 microbench: ## Run the Go benchmarks that match BENCH (all)
 	$(GO) test -run '^$$' -bench '$(BENCH)' -benchmem ./...
 
-# How long the campaign of make simulate plays, and its first world.
-CAMPAIGN ?= 60s
-FROM     ?= 1
+# How many worlds the campaign of make simulate plays, and the first of them. In longer ones some
+# world in thirty thousand meets what docs/found-by-chaos.md lists as open.
+WORLDS ?= 50000
+FROM   ?= 1
 
 .PHONY: simulate
-simulate: ## Simulate: random worlds for CAMPAIGN (60s), every exhaustive scope, every rule's sabotage
+simulate: ## Simulate: WORLDS (50000) random worlds, every exhaustive scope, every rule's sabotage
 	$(GO) build -o bin/fencedrun ./cmd/fencedrun
-	bin/fencedrun chaos -for $(CAMPAIGN) -from $(FROM)
+	bin/fencedrun chaos -seeds $(WORLDS) -from $(FROM)
 	FENCEDRUN_EXHAUST=1 $(GO) test ./chaos/internal/sim -run '^TestExhaustiveScopes$$' -timeout 15m -v
 	bin/fencedrun chaos -selftest
 
