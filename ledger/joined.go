@@ -44,7 +44,7 @@ func (l *Ledger) Join(ctx context.Context, tx any, conv string) (*Joined, error)
 
 // Claim is [Handle.Claim] of h, or [Ledger.Claim] when h is nil.
 func (j *Joined) Claim(ctx context.Context, h *Handle, q fence.ClaimRequest) (fence.ClaimVerdict, fence.Millis, error) {
-	t := j.task(h, "claim", effectAnd(q.Effect, q.Answers))
+	t := j.task(h, "claim", q.Effect, q.Answers)
 	d := delivery(h)
 	return decide(ctx, t, func(v fence.View) (fence.ClaimVerdict, fence.Change) {
 		q.Identity, q.Delivery = t.identity(v), d
@@ -61,7 +61,7 @@ func (j *Joined) Claim(ctx context.Context, h *Handle, q fence.ClaimRequest) (fe
 
 // Look is [Ledger.Look], as the transaction sees the conversation.
 func (j *Joined) Look(ctx context.Context, keys ...string) (fence.View, error) {
-	t := j.task(nil, "look", keys)
+	t := task{l: j.l, c: j.c, verb: "look in the caller's transaction", joined: j.batch, want: Query{Keys: keys}}
 	v, _, err := decide(ctx, t, func(v fence.View) (fence.View, fence.Change) {
 		return j.l.Rules.Lapsed(v), fence.Change{Needs: missing(v, keys)}
 	})
@@ -70,7 +70,7 @@ func (j *Joined) Look(ctx context.Context, keys ...string) (fence.View, error) {
 
 // Settle is [Handle.Settle] of h, or [Ledger.Settle] when h is nil.
 func (j *Joined) Settle(ctx context.Context, h *Handle, q fence.SettleRequest) (fence.SettleVerdict, fence.Millis, error) {
-	t := j.task(h, "settle", effectAnd(q.Effect, answersOf(q)))
+	t := j.task(h, "settle", q.Effect, answersOf(q))
 	d := delivery(h)
 	return decide(ctx, t, func(v fence.View) (fence.SettleVerdict, fence.Change) {
 		q.Identity, q.Delivery = t.identity(v), d
@@ -80,7 +80,7 @@ func (j *Joined) Settle(ctx context.Context, h *Handle, q fence.SettleRequest) (
 
 // End is [Handle.End] of h. It returns the events that are true once the transaction is committed.
 func (j *Joined) End(ctx context.Context, h *Handle, reason fence.EndReason) (v fence.EndVerdict, events []fence.Event, now fence.Millis, err error) {
-	t := j.task(h, "end", nil)
+	t := j.task(h, "end", "", nil)
 	d := delivery(h)
 	v, now, err = decide(ctx, t, func(v fence.View) (fence.EndVerdict, fence.Change) {
 		verdict, change := j.l.Rules.End(v, fence.EndRequest{Identity: t.identity(v), Delivery: d, Reason: reason})
@@ -98,11 +98,14 @@ func (j *Joined) Flush(ctx context.Context) error {
 	return nil
 }
 
-func (j *Joined) task(h *Handle, verb string, keys []string) task {
-	t := task{l: j.l, c: j.c, verb: verb + " in the caller's transaction", joined: j.batch, want: Query{Keys: keys}}
-	if h != nil {
-		t.want.Keys = slices.Concat(h.keys, keys)
+// task is h's own task, on the conversation as the transaction has it: nothing of h follows it.
+func (j *Joined) task(h *Handle, verb, effect string, inbound []string) task {
+	verb += " in the caller's transaction"
+	if h == nil {
+		return task{l: j.l, c: j.c, verb: verb, joined: j.batch, want: Query{Keys: effectAnd(effect, inbound)}}
 	}
+	t := h.task(verb, effect, inbound...)
+	t.c, t.h, t.joined = j.c, nil, j.batch
 	return t
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/fencedrun/fencedrun/adapters/internal/adaptertest/riverharness"
 	"github.com/fencedrun/fencedrun/adapters/internal/adaptertest/scenarios"
 	riverruns "github.com/fencedrun/fencedrun/adapters/river"
+	"github.com/fencedrun/fencedrun/internal/services/private"
 	"github.com/fencedrun/fencedrun/runs"
 )
 
@@ -19,7 +20,7 @@ func TestScenarios(t *testing.T) {
 }
 
 func TestScenariosOnPostgres(t *testing.T) {
-	at := riverharness.Postgres(t)
+	at := private.ServicePostgres.Need(t)
 	play(t, func(t *testing.T, fenced *riverruns.Plugin) adaptertest.Queue {
 		return riverharness.NewQueue(riverharness.NewOnPostgres(t, at, plugins(fenced)), riverruns.NoteKey, fenced)
 	})

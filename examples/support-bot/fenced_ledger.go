@@ -79,26 +79,7 @@ func dropLedger(place *armPlace) error {
 			return fmt.Errorf("redis: %w", err)
 		}
 		client := redis.NewClient(options)
-		err = removeKeys(ctx, client, place.Ledger+":*")
+		err = queue.RemoveKeys(ctx, client, nil, place.Ledger+":")
 		return errors.Join(err, client.Close())
 	}
-}
-
-func removeKeys(ctx context.Context, client redis.UniversalClient, pattern string) error {
-	var keys []string
-	scan := client.Scan(ctx, 0, pattern, 1000).Iterator()
-	for scan.Next(ctx) {
-		keys = append(keys, scan.Val())
-	}
-	if err := scan.Err(); err != nil {
-		return fmt.Errorf("redis: %w", err)
-	}
-	for len(keys) > 0 {
-		n := min(len(keys), 1000)
-		if err := client.Unlink(ctx, keys[:n]...).Err(); err != nil {
-			return fmt.Errorf("redis: %w", err)
-		}
-		keys = keys[n:]
-	}
-	return nil
 }

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/fencedrun/fencedrun/examples/support-bot/internal/proc"
+	"github.com/fencedrun/fencedrun/internal/services/private"
 )
 
 // The program starts itself again for its other processes; in a test that is the test binary.
@@ -183,18 +184,14 @@ func TestTheBotOnRealServersDoublesNothing(t *testing.T) {
 	if err := os.WriteFile(input, []byte(short2), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	for queue, c := range map[string]struct{ flag, variable string }{
-		"river": {"--postgres", "FENCEDRUN_TEST_POSTGRES"}, "asynq": {"--redis", "FENCEDRUN_TEST_REDIS"},
+	for queue, c := range map[string]struct {
+		flag   string
+		server private.Service
+	}{
+		"river": {"--postgres", private.ServicePostgres}, "asynq": {"--redis", private.ServiceRedis},
 	} {
 		t.Run(queue, func(t *testing.T) {
-			url := os.Getenv(c.variable)
-			switch {
-			case url != "":
-			case os.Getenv("FENCEDRUN_TEST_SERVICES") == "required":
-				t.Fatal(c.variable + " is not set, and FENCEDRUN_TEST_SERVICES=required")
-			default:
-				t.Skip(c.variable + " is not set: make test starts the servers")
-			}
+			url := c.server.Need(t)
 			if queue == "asynq" {
 				url = strings.TrimSuffix(url, "/0") + "/9" // it wants a database of its own
 			}

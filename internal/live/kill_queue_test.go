@@ -276,15 +276,7 @@ func TestAWorkerKilledAtAnyPointUnderItsQueueDoublesNothing(t *testing.T) {
 			t.Parallel()
 			q := open(t)
 			q.Provider = filepath.Join(t.TempDir(), "provider")
-			store, err := q.open(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
-			k, err := runs.New(store, brisk())
-			if err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(func() { _ = k.Close() })
+			k := q.watcher(t)
 			kills, unknown := 0, 0
 			for n := int64(1); ; n++ {
 				p := q.part

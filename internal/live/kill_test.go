@@ -16,6 +16,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/fencedrun/fencedrun/internal/services/private"
 	"github.com/fencedrun/fencedrun/ledger"
 	"github.com/fencedrun/fencedrun/ledger/pgledger"
 	"github.com/fencedrun/fencedrun/ledger/redisledger"
@@ -111,6 +112,21 @@ func (p *part) open(ctx context.Context) (ledger.Store, error) {
 	}
 }
 
+// watcher is the test's own keeper on the part's ledger.
+func (p *part) watcher(t *testing.T) *runs.Keeper {
+	t.Helper()
+	store, err := p.open(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	k, err := runs.New(store, brisk())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = k.Close() })
+	return k
+}
+
 // handler answers m1, and tags.
 func (w *worker) handler(ctx context.Context) error {
 	for _, e := range []runs.Effect{{Intent: "reply", Key: runs.ID("m1")}, {Intent: "tag", Key: runs.ID("done")}} {
@@ -203,8 +219,8 @@ func spawn(t *testing.T, p part) (out string, killed bool) {
 // ledgers returns the ledgers of these tests, each in a place of its own.
 func ledgers(t *testing.T) map[string]part {
 	t.Helper()
-	at := service(t, "FENCEDRUN_TEST_POSTGRES")
-	redisAt := service(t, "FENCEDRUN_TEST_REDIS")
+	at := private.ServicePostgres.Need(t)
+	redisAt := private.ServiceRedis.Need(t)
 	return map[string]part{
 		"postgres": {Ledger: "postgres", URL: at, Space: schemaOn(t, pool(t, at))},
 		"redis":    {Ledger: "redis", URL: redisAt, Space: prefixOn(t, redisAt)},
@@ -217,15 +233,7 @@ func TestAWorkerKilledAtAnyPointDoublesNothing(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			base.Worker, base.Provider = "plain", filepath.Join(t.TempDir(), "provider")
-			store, err := base.open(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
-			k, err := runs.New(store, brisk())
-			if err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(func() { _ = k.Close() })
+			k := base.watcher(t)
 			kills, done, unknown := 0, 0, 0
 			for n := int64(1); ; n++ {
 				p := base

@@ -20,6 +20,7 @@ import (
 	riverruns "github.com/fencedrun/fencedrun/adapters/river"
 	"github.com/fencedrun/fencedrun/chaos/proxy"
 	"github.com/fencedrun/fencedrun/fence"
+	"github.com/fencedrun/fencedrun/internal/services/private"
 	"github.com/fencedrun/fencedrun/ledger/pgledger"
 	"github.com/fencedrun/fencedrun/runs"
 )
@@ -36,7 +37,7 @@ type bank struct {
 
 func newBank(t *testing.T) *bank {
 	t.Helper()
-	at, err := url.Parse(service(t, "FENCEDRUN_TEST_POSTGRES"))
+	at, err := url.Parse(private.ServicePostgres.Need(t))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/fencedrun/fencedrun/internal/services/private"
 	"github.com/fencedrun/fencedrun/ledger/pgledger"
 	"github.com/fencedrun/fencedrun/runs"
 )
@@ -17,7 +18,7 @@ import (
 // keeperOn is a keeper whose store works on p, in a schema of its own.
 func keeperOn(t *testing.T, p *pgxpool.Pool, config *runs.Config) *runs.Keeper {
 	t.Helper()
-	schema := schemaOn(t, pool(t, service(t, "FENCEDRUN_TEST_POSTGRES")))
+	schema := schemaOn(t, pool(t, private.ServicePostgres.Need(t)))
 	store, err := pgledger.Open(t.Context(), p, &pgledger.Config{Schema: schema})
 	if err != nil {
 		t.Fatal(err)
@@ -33,7 +34,7 @@ func keeperOn(t *testing.T, p *pgxpool.Pool, config *runs.Config) *runs.Keeper {
 // Case F17: a server that kills idle transactions, and an effect that takes longer than it allows.
 // The ledger holds no transaction and no connection meanwhile, and answers whoever else asks.
 func TestWhileAnEffectRunsNothingIsHeld(t *testing.T) {
-	at := service(t, "FENCEDRUN_TEST_POSTGRES")
+	at := private.ServicePostgres.Need(t)
 	const name = "fencedrun-live-f17"
 	p := pool(t, at, func(c *pgxpool.Config) {
 		c.MaxConns = 1 // the effect needs it
@@ -82,7 +83,7 @@ func TestWhileAnEffectRunsNothingIsHeld(t *testing.T) {
 // are renewed all the same, over a connection of the ledger's own.
 func TestHeartbeatsDoNotStarveWithThePool(t *testing.T) {
 	const lease = 600 * time.Millisecond
-	p := pool(t, service(t, "FENCEDRUN_TEST_POSTGRES"), func(c *pgxpool.Config) { c.MaxConns = 4 })
+	p := pool(t, private.ServicePostgres.Need(t), func(c *pgxpool.Config) { c.MaxConns = 4 })
 	var mu sync.Mutex
 	lost := 0
 	k := keeperOn(t, p, &runs.Config{Lease: lease, Beat: lease / 6, Observer: func(_ context.Context, e runs.Event) {

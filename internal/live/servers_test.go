@@ -5,7 +5,6 @@ import (
 	"crypto/rand"
 	"fmt"
 	"net/url"
-	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -18,25 +17,12 @@ import (
 	"github.com/fencedrun/fencedrun/fence"
 	"github.com/fencedrun/fencedrun/internal/sabotage"
 	"github.com/fencedrun/fencedrun/internal/seam"
+	"github.com/fencedrun/fencedrun/internal/services/private"
 	"github.com/fencedrun/fencedrun/ledger"
 	"github.com/fencedrun/fencedrun/ledger/pgledger"
 	"github.com/fencedrun/fencedrun/ledger/redisledger"
 	"github.com/fencedrun/fencedrun/runs"
 )
-
-// service returns what an environment variable says, and skips the test when it says nothing.
-func service(t testing.TB, name string) string {
-	t.Helper()
-	value := os.Getenv(name)
-	switch {
-	case value != "":
-	case os.Getenv("FENCEDRUN_TEST_SERVICES") == "required":
-		t.Fatalf("%s is not set, and FENCEDRUN_TEST_SERVICES=required", name)
-	default:
-		t.Skipf("%s is not set: make test starts the servers", name)
-	}
-	return value
-}
 
 // server is a database and what of it belongs to one test.
 type server struct {
@@ -58,7 +44,7 @@ func servers(t *testing.T, f func(t *testing.T, s *server)) {
 
 func onPostgres(t testing.TB) *server {
 	t.Helper()
-	at, err := url.Parse(service(t, "FENCEDRUN_TEST_POSTGRES"))
+	at, err := url.Parse(private.ServicePostgres.Need(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -112,7 +98,7 @@ func schemaOn(t testing.TB, p *pgxpool.Pool) string {
 // onRedis takes how often go-redis sends a command again by itself: 0 its default, 3; -1 never.
 func onRedis(t testing.TB, retries int) *server {
 	t.Helper()
-	options, err := redis.ParseURL(service(t, "FENCEDRUN_TEST_REDIS"))
+	options, err := redis.ParseURL(private.ServiceRedis.Need(t))
 	if err != nil {
 		t.Fatal(err)
 	}

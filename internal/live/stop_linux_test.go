@@ -25,15 +25,7 @@ func TestAWorkerThatStoodStillDoublesNothing(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			base.Worker, base.Provider = "plain", filepath.Join(t.TempDir(), "provider")
-			store, err := base.open(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
-			k, err := runs.New(store, brisk())
-			if err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(func() { _ = k.Close() })
+			k := base.watcher(t)
 			const points = 20 // a job has as many, see TestAWorkerKilledAtAnyPointDoublesNothing
 			var group sync.WaitGroup
 			var mu sync.Mutex

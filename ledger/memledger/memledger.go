@@ -79,25 +79,15 @@ func (s *Store) load(conv string, q ledger.Query) ledger.Snapshot {
 		}
 	}
 	if q.Tail {
-		snap.Tail = c.tail(q.Since)
+		snap.Tail = c.where(func(row ledger.Row) bool { return row.Index.Landed > max(q.Since, 0) })
 	}
 	if q.Open {
-		open := c.where(func(row ledger.Row) bool { return row.Index.Open == fence.OpenInbound })
-		slices.SortFunc(open, func(a, b ledger.Row) int {
-			return cmp.Or(cmp.Compare(b.Index.At, a.Index.At), cmp.Compare(a.Key, b.Key))
-		})
-		snap.OpenCount = len(open)
-		snap.Open = open[:min(len(open), fence.MaxOpen)]
+		snap.Open = c.where(func(row ledger.Row) bool { return row.Index.Open == fence.OpenInbound })
 	}
+	snap.Sort()
+	snap.OpenCount = len(snap.Open)
+	snap.Open = snap.Open[:min(len(snap.Open), fence.MaxOpen)]
 	return snap
-}
-
-func (c *conversation) tail(since int64) []ledger.Row {
-	tail := c.where(func(row ledger.Row) bool { return row.Index.Landed > max(since, 0) })
-	slices.SortFunc(tail, func(a, b ledger.Row) int {
-		return cmp.Or(cmp.Compare(a.Index.Landed, b.Index.Landed), cmp.Compare(a.Key, b.Key))
-	})
-	return tail
 }
 
 // where returns the rows that match, in no order.

@@ -19,7 +19,7 @@ import (
 func quiet(t testing.TB, settings ...string) *private.Postgres {
 	t.Helper()
 	if _, ok := private.ServicePostgres.Find(); !ok {
-		missing(t, "Postgres is not installed: none can be started")
+		private.Unavailable(t, "Postgres is not installed: none can be started")
 	}
 	folder, err := private.NewFolder()
 	if err != nil {

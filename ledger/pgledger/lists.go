@@ -61,7 +61,7 @@ func (s *Store) FindRun(ctx context.Context, run string) (ledger.Home, error) {
 		return s.ask(ctx, s.pool, s.texts.home, func(rows pgx.Rows) error {
 			var conversation, tombstone []byte
 			err := rows.Scan(&conversation, &tombstone)
-			home = homeOf(conversation, tombstone)
+			home = ledger.HomeOf(conversation, tombstone)
 			return err
 		}, []byte(run))
 	})

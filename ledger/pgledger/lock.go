@@ -104,7 +104,7 @@ func (t *tx) Load(ctx context.Context, conversation string, q ledger.Query) (led
 	if err != nil {
 		return ledger.Snapshot{}, t.failed("load", err)
 	}
-	sortSnapshot(&snap)
+	snap.Sort()
 	return snap, nil
 }
 

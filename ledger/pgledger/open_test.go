@@ -14,6 +14,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/fencedrun/fencedrun/internal/services/private"
 	"github.com/fencedrun/fencedrun/ledger"
 	"github.com/fencedrun/fencedrun/ledger/pgledger"
 )
@@ -33,7 +34,7 @@ func TestMain(m *testing.M) {
 }
 
 func migrateAndMark(ctx context.Context, schema string) error {
-	pool, err := pgxpool.New(ctx, os.Getenv(postgresVariable))
+	pool, err := pgxpool.New(ctx, os.Getenv(private.ServicePostgres.Variable()))
 	if err != nil {
 		return err
 	}

@@ -13,11 +13,12 @@ import (
 
 	"github.com/fencedrun/fencedrun/fence"
 	"github.com/fencedrun/fencedrun/internal/seam"
+	"github.com/fencedrun/fencedrun/internal/services/private"
 	"github.com/fencedrun/fencedrun/ledger"
 	"github.com/fencedrun/fencedrun/ledger/pgledger"
 )
 
-func pgbouncer(t testing.TB) string { return service(t, pgbouncerVariable, "PgBouncer") }
+func pgbouncer(t testing.TB) string { return private.ServicePgBouncer.Need(t) }
 
 func inMode(mode pgx.QueryExecMode) func(*pgxpool.Config) {
 	return func(c *pgxpool.Config) { c.ConnConfig.DefaultQueryExecMode = mode }

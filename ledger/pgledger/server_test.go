@@ -14,33 +14,10 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/fencedrun/fencedrun/fence"
+	"github.com/fencedrun/fencedrun/internal/services/private"
 	"github.com/fencedrun/fencedrun/ledger"
 	"github.com/fencedrun/fencedrun/ledger/pgledger"
 )
-
-const (
-	postgresVariable  = "FENCEDRUN_TEST_POSTGRES"
-	pgbouncerVariable = "FENCEDRUN_TEST_PGBOUNCER"
-	servicesVariable  = "FENCEDRUN_TEST_SERVICES"
-)
-
-// service returns where a server is, and skips the test if there is none, unless one is required.
-func service(t testing.TB, variable, what string) string {
-	t.Helper()
-	at := os.Getenv(variable)
-	if at == "" {
-		missing(t, fmt.Sprintf("%s is not set: no %s to test against", variable, what))
-	}
-	return at
-}
-
-func missing(t testing.TB, why string) {
-	t.Helper()
-	if os.Getenv(servicesVariable) == "required" {
-		t.Fatal(why)
-	}
-	t.Skip(why)
-}
 
 // takesLong skips a test unless FENCEDRUN_LONG is set.
 func takesLong(t testing.TB) {
@@ -51,7 +28,7 @@ func takesLong(t testing.TB) {
 	}
 }
 
-func postgres(t testing.TB) string { return service(t, postgresVariable, "Postgres") }
+func postgres(t testing.TB) string { return private.ServicePostgres.Need(t) }
 
 // poolOf opens a pool that is closed when the test ends.
 func poolOf(t testing.TB, url string, change ...func(*pgxpool.Config)) *pgxpool.Pool {

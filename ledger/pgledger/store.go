@@ -1,10 +1,8 @@
 package pgledger
 
 import (
-	"cmp"
 	"context"
 	"errors"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -93,17 +91,6 @@ func (s *Store) Apply(ctx context.Context, conversation string, w ledger.Write) 
 	return result, nil
 }
 
-// The kinds of rows that load.sql and load_more.sql give.
-const (
-	kindConversation = iota
-	kindRow
-	kindLease
-	kindHome
-	kindTail
-	kindOpen
-	kindOpenCount
-)
-
 // loading returns the statement that loads.
 func (s *Store) loading(conversation string, q ledger.Query) (text string, args []any) {
 	var run any
@@ -128,7 +115,7 @@ func (s *Store) load(ctx context.Context, q querier, conversation string, query 
 	text, args := s.loading(conversation, query)
 	var snap ledger.Snapshot
 	err := s.ask(ctx, q, text, func(rows pgx.Rows) error { return addTo(&snap, rows) }, args...)
-	sortSnapshot(&snap)
+	snap.Sort()
 	return snap, err
 }
 
@@ -142,39 +129,8 @@ func addTo(snap *ledger.Snapshot, rows pgx.Rows) error {
 		return err
 	}
 	ix.Open, ix.At, ix.Due = fence.OpenKind(open), fence.Millis(at), fence.Millis(due)
-	switch kind {
-	case kindConversation:
-		snap.Now, snap.Tag = ix.At, string(key)
-		if key != nil {
-			snap.Head = ledger.NewRow("", fence.Index{Due: ix.Due}, body)
-		}
-	case kindRow:
-		snap.Rows = append(snap.Rows, ledger.NewRow(string(key), ix, body))
-	case kindLease:
-		snap.Leases = append(snap.Leases, ledger.Lease{Run: string(key), Nonce: string(body), Until: ix.At})
-	case kindHome:
-		snap.Home = homeOf(key, body)
-	case kindTail:
-		snap.Tail = append(snap.Tail, ledger.NewRow(string(key), ix, body))
-	case kindOpen:
-		snap.Open = append(snap.Open, ledger.NewRow(string(key), ix, body))
-	case kindOpenCount:
-		snap.OpenCount = int(ix.At)
-	}
+	snap.Add(ledger.Part{Kind: ledger.PartKind(kind), Key: key, Body: body, Index: ix})
 	return nil
-}
-
-func sortSnapshot(snap *ledger.Snapshot) {
-	slices.SortFunc(snap.Tail, func(a, b ledger.Row) int {
-		return cmp.Or(cmp.Compare(a.Index.Landed, b.Index.Landed), cmp.Compare(a.Key, b.Key))
-	})
-	slices.SortFunc(snap.Open, func(a, b ledger.Row) int {
-		return cmp.Or(cmp.Compare(b.Index.At, a.Index.At), cmp.Compare(a.Key, b.Key))
-	})
-}
-
-func homeOf(conversation, tombstone []byte) ledger.Home {
-	return ledger.Home{Found: true, Conversation: string(conversation), Tombstone: tombstone}
 }
 
 // names are bytes to Postgres: its text knows no NUL and nothing that is not UTF-8.

@@ -12,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/fencedrun/fencedrun/fence"
+	"github.com/fencedrun/fencedrun/internal/services/private"
 	"github.com/fencedrun/fencedrun/ledger"
 	"github.com/fencedrun/fencedrun/ledger/redisledger"
 )
@@ -33,7 +34,7 @@ func wantError(t *testing.T, err error, words ...string) {
 }
 
 func TestAServerThatForgetsIsRefusedUnlessAccepted(t *testing.T) {
-	client := private(t)
+	client := own(t)
 	ctx := t.Context()
 	set := func(name, value string) {
 		t.Helper()
@@ -74,7 +75,7 @@ func TestAServerThatForgetsIsRefusedUnlessAccepted(t *testing.T) {
 
 // Managed servers forbid CONFIG. What INFO says is enough; without that too it is a warning.
 func TestWhatMayNotBeLookedAtIsAWarning(t *testing.T) {
-	server := private(t)
+	server := own(t)
 	ctx := t.Context()
 	for _, rules := range [][]any{
 		{"acl", "setuser", "managed", "on", "nopass", "~*", "+@all", "-config"},
@@ -104,7 +105,7 @@ func TestWhatMayNotBeLookedAtIsAWarning(t *testing.T) {
 }
 
 func TestAReplicaIsRefusedAndOneThatBecomesOneIsAnError(t *testing.T) {
-	master := private(t)
+	master := own(t)
 	slave := replica(t, master)
 	_, err := redisledger.Open(t.Context(), slave, nil)
 	wantError(t, err, "replica of 127.0.0.1:")
@@ -182,7 +183,7 @@ func TestAddressesAreUnderstoodAndPasswordsNotShown(t *testing.T) {
 }
 
 func TestSeveralHostsAreACluster(t *testing.T) {
-	nodes := service(t, "FENCEDRUN_TEST_REDIS_CLUSTER", "the nodes of a Redis Cluster, host:port,host:port")
+	nodes := private.ServiceRedisCluster.Need(t)
 	config := redisledger.ConfigOf(fresh(t, cluster(t)))
 	for _, path := range []string{"", "/", "/0", "?dial_timeout=3s", "/?dial_timeout=3s"} {
 		store, err := redisledger.Connect(t.Context(), "redis://"+nodes+path, config)
@@ -248,7 +249,7 @@ func (i info) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessP
 
 // A server without memory refuses a claim, and nothing of it is written.
 func TestAFullServerRefusesAll(t *testing.T) {
-	client := private(t)
+	client := own(t)
 	store, err := redisledger.Open(t.Context(), client, nil)
 	if err != nil {
 		t.Fatal(err)

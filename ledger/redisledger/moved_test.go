@@ -10,6 +10,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/fencedrun/fencedrun/internal/services/private"
 	"github.com/fencedrun/fencedrun/ledger"
 	"github.com/fencedrun/fencedrun/ledger/redisledger"
 )
@@ -23,7 +24,7 @@ func misled(t *testing.T, wrong *atomic.Bool) *redis.ClusterClient {
 	if err != nil {
 		t.Fatal(err)
 	}
-	addrs := service(t, "FENCEDRUN_TEST_REDIS_CLUSTER", "the nodes of a Redis Cluster, host:port,host:port")
+	addrs := private.ServiceRedisCluster.Need(t)
 	return closed(t, redis.NewClusterClient(&redis.ClusterOptions{
 		Addrs: strings.Split(addrs, ","),
 		ClusterSlots: func(context.Context) ([]redis.ClusterSlot, error) {

@@ -4,23 +4,22 @@ import (
 	"context"
 	"fmt"
 	"net"
-	"os"
 	"os/exec"
+	"syscall"
 	"testing"
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/fencedrun/fencedrun/internal/services/private"
 )
 
-// private starts a server that is this test's alone, with such settings as a shared one cannot have.
-func private(t *testing.T, settings ...string) *redis.Client {
+// own starts a server that is this test's alone, with such settings as a shared one cannot have.
+func own(t *testing.T, settings ...string) *redis.Client {
 	t.Helper()
 	binary, err := exec.LookPath("redis-server")
 	if err != nil {
-		if os.Getenv("FENCEDRUN_TEST_SERVICES") == "required" {
-			t.Fatal("redis-server is not installed, and FENCEDRUN_TEST_SERVICES=required")
-		}
-		t.Skip("redis-server is not installed")
+		private.Unavailable(t, "redis-server is not installed")
 	}
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -28,13 +27,18 @@ func private(t *testing.T, settings ...string) *redis.Client {
 	}
 	_, port, _ := net.SplitHostPort(l.Addr().String())
 	l.Close()
-	args := append([]string{"--port", port, "--bind", "127.0.0.1", "--dir", t.TempDir(), "--save", "", "--appendonly", "yes"}, settings...)
-	cmd := exec.Command(binary, args...)
+	args := append([]string{"--port", port, "--bind", "127.0.0.1", "--dir", t.TempDir(), "--save", "", "--appendonly", "yes", "--shutdown-timeout", "0"}, settings...)
+	// Asked to stop, it stops the child that rewrites its file first; killed, it leaves one that
+	// goes on writing into a folder that is being removed.
+	ctx, stop := context.WithCancel(context.Background())
+	cmd := exec.CommandContext(ctx, binary, args...)
+	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
+	cmd.WaitDelay = 5 * time.Second
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		_ = cmd.Process.Kill()
+		stop()
 		_ = cmd.Wait()
 	})
 	client := closed(t, redis.NewClient(&redis.Options{Addr: "127.0.0.1:" + port}))
@@ -57,7 +61,7 @@ func until(t *testing.T, what string, so func(ctx context.Context) bool) {
 func replica(t *testing.T, of *redis.Client, settings ...string) *redis.Client {
 	t.Helper()
 	host, port, _ := net.SplitHostPort(of.Options().Addr)
-	r := private(t, append([]string{"--replicaof", fmt.Sprintf("%s %s", host, port)}, settings...)...)
+	r := own(t, append([]string{"--replicaof", fmt.Sprintf("%s %s", host, port)}, settings...)...)
 	synced(t, r)
 	return r
 }

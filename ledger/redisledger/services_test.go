@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/rand"
 	"log/slog"
-	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -13,28 +12,15 @@ import (
 	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
 
+	"github.com/fencedrun/fencedrun/internal/services/private"
 	"github.com/fencedrun/fencedrun/ledger"
 	"github.com/fencedrun/fencedrun/ledger/redisledger"
 )
 
-// service returns what an environment variable says, and skips the test when it says nothing.
-func service(t testing.TB, name, what string) string {
-	t.Helper()
-	value := os.Getenv(name)
-	switch {
-	case value != "":
-	case os.Getenv("FENCEDRUN_TEST_SERVICES") == "required":
-		t.Fatalf("%s is not set, and FENCEDRUN_TEST_SERVICES=required: it names %s", name, what)
-	default:
-		t.Skipf("%s is not set: it names %s", name, what)
-	}
-	return value
-}
-
 // plain returns a client of the server that tests share.
 func plain(t testing.TB) *redis.Client {
 	t.Helper()
-	o, err := redis.ParseURL(service(t, "FENCEDRUN_TEST_REDIS", "a Redis server, redis://host:port/db"))
+	o, err := redis.ParseURL(private.ServiceRedis.Need(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -44,7 +30,7 @@ func plain(t testing.TB) *redis.Client {
 // cluster returns a client of the Cluster that tests share.
 func cluster(t testing.TB) *redis.ClusterClient {
 	t.Helper()
-	nodes := service(t, "FENCEDRUN_TEST_REDIS_CLUSTER", "the nodes of a Redis Cluster, host:port,host:port")
+	nodes := private.ServiceRedisCluster.Need(t)
 	return closed(t, redis.NewClusterClient(&redis.ClusterOptions{Addrs: strings.Split(nodes, ",")}))
 }
 

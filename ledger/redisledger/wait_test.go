@@ -24,7 +24,7 @@ func TestWhatAFailoverLoses(t *testing.T) {
 	for _, wait := range []bool{false, true} {
 		t.Run(map[bool]string{false: "without Wait a claim is lost", true: "with Wait it is not granted"}[wait], func(t *testing.T) {
 			ctx := t.Context()
-			master := private(t)
+			master := own(t)
 			slave := replica(t, master)
 			config := &redisledger.Config{}
 			if wait {
@@ -104,7 +104,7 @@ func TestWhatAFailoverLoses(t *testing.T) {
 
 func TestWaitIsMetByAReplica(t *testing.T) {
 	ctx := t.Context()
-	master := private(t)
+	master := own(t)
 	slave := replica(t, master)
 	store, err := redisledger.Open(ctx, master, &redisledger.Config{Wait: &redisledger.Wait{Replicas: 1, Timeout: 2 * time.Second}})
 	if err != nil {

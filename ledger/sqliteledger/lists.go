@@ -60,7 +60,7 @@ func (s *Store) FindRun(ctx context.Context, run string) (ledger.Home, error) {
 	err := s.ask(ctx, findHome, func(rows *sql.Rows) error {
 		var conversation, tombstone []byte
 		err := rows.Scan(&conversation, &tombstone)
-		home = homeOf(conversation, tombstone)
+		home = ledger.HomeOf(conversation, tombstone)
 		return err
 	}, []byte(run))
 	if err != nil {

@@ -1,13 +1,11 @@
 package sqliteledger
 
 import (
-	"cmp"
 	"context"
 	"database/sql"
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -130,17 +128,6 @@ func every(rows *sql.Rows, err error, each func(*sql.Rows) error) error {
 	return rows.Err()
 }
 
-// The kinds of rows that load.sql gives.
-const (
-	kindConversation = iota
-	kindRow
-	kindLease
-	kindHome
-	kindTail
-	kindOpen
-	kindOpenCount
-)
-
 type asking func(ctx context.Context, q *query, each func(*sql.Rows) error, args ...any) error
 
 func (s *Store) load(ctx context.Context, ask asking, conversation string, q ledger.Query) (ledger.Snapshot, error) {
@@ -156,7 +143,7 @@ func (s *Store) load(ctx context.Context, ask asking, conversation string, q led
 	}
 	var snap ledger.Snapshot
 	err := ask(ctx, load, func(rows *sql.Rows) error {
-		var kind int
+		var kind ledger.PartKind
 		var key, body []byte
 		var ix fence.Index
 		var due sql.NullInt64
@@ -164,38 +151,11 @@ func (s *Store) load(ctx context.Context, ask asking, conversation string, q led
 			return err
 		}
 		ix.Due = fence.Millis(due.Int64)
-		switch kind {
-		case kindConversation:
-			snap = ledger.Snapshot{Now: ix.At, Tag: string(key)}
-			if key != nil {
-				snap.Head = ledger.NewRow("", fence.Index{Due: ix.Due}, body)
-			}
-		case kindRow:
-			snap.Rows = append(snap.Rows, ledger.NewRow(string(key), ix, body))
-		case kindLease:
-			snap.Leases = append(snap.Leases, ledger.Lease{Run: string(key), Nonce: string(body), Until: ix.At})
-		case kindHome:
-			snap.Home = homeOf(key, body)
-		case kindTail:
-			snap.Tail = append(snap.Tail, ledger.NewRow(string(key), ix, body))
-		case kindOpen:
-			snap.Open = append(snap.Open, ledger.NewRow(string(key), ix, body))
-		case kindOpenCount:
-			snap.OpenCount = int(ix.At)
-		}
+		snap.Add(ledger.Part{Kind: kind, Key: key, Body: body, Index: ix})
 		return nil
 	}, []byte(conversation), hexes(q.Keys), run, since, open, s.now())
-	slices.SortFunc(snap.Tail, func(a, b ledger.Row) int {
-		return cmp.Or(cmp.Compare(a.Index.Landed, b.Index.Landed), cmp.Compare(a.Key, b.Key))
-	})
-	slices.SortFunc(snap.Open, func(a, b ledger.Row) int {
-		return cmp.Or(cmp.Compare(b.Index.At, a.Index.At), cmp.Compare(a.Key, b.Key))
-	})
+	snap.Sort()
 	return snap, err
-}
-
-func homeOf(conversation, tombstone []byte) ledger.Home {
-	return ledger.Home{Found: true, Conversation: string(conversation), Tombstone: tombstone}
 }
 
 // hexes writes names as JSON, which holds no other bytes than text.

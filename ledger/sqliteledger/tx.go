@@ -118,7 +118,7 @@ func (t *tx) home(run string) (ledger.Home, error) {
 	if err != nil || !found {
 		return ledger.Home{}, err
 	}
-	return homeOf(conversation, tombstone), nil
+	return ledger.HomeOf(conversation, tombstone), nil
 }
 
 func (t *tx) drop(id int64) error {

@@ -12,15 +12,6 @@ import (
 	"sync"
 )
 
-// Variable is the environment variable in which tests look for the service.
-func (s Service) Variable() string {
-	return "FENCEDRUN_TEST_" + strings.ToUpper(strings.ReplaceAll(string(s), "-", "_"))
-}
-
-// Required is the environment variable that makes tests fail, instead of skipping, where a
-// service that they need is not named. Its value is "required".
-const Required = "FENCEDRUN_TEST_SERVICES"
-
 // Group is the services of one run of the tests.
 type Group struct {
 	folder *Folder // everything they have, removed by Close

@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/rand"
 	"log/slog"
-	"os"
 	"strings"
 	"testing"
 	"time"
@@ -15,21 +14,6 @@ import (
 	"github.com/riverqueue/river/riverdriver/riverpgxv5"
 	"github.com/riverqueue/river/rivermigrate"
 )
-
-// Postgres returns the server that FENCEDRUN_TEST_POSTGRES names, and skips the test where none is,
-// unless FENCEDRUN_TEST_SERVICES is "required". Ask before the bubble begins.
-func Postgres(t *testing.T) string {
-	t.Helper()
-	at := os.Getenv("FENCEDRUN_TEST_POSTGRES")
-	switch {
-	case at != "":
-	case os.Getenv("FENCEDRUN_TEST_SERVICES") == "required":
-		t.Fatal("FENCEDRUN_TEST_POSTGRES is not set, and FENCEDRUN_TEST_SERVICES=required")
-	default:
-		t.Skip("FENCEDRUN_TEST_POSTGRES is not set: make test starts a server")
-	}
-	return at
-}
 
 // NewOnPostgres is New in a schema of its own on the server at url. Time stands still while the
 // server is asked, so the bubble's time is the bubble's here too.

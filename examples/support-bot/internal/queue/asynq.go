@@ -119,8 +119,13 @@ func foreign(ctx context.Context, client redis.UniversalClient) (int64, error) {
 // clearOurs removes what this example and its Asynq servers write, and nothing else.
 func clearOurs(ctx context.Context, client redis.UniversalClient) error {
 	keys := []string{ours, "asynq:queues", "asynq:servers", "asynq:workers", "asynq:schedulers"}
-	for _, pattern := range []string{asynqPrefix + "*", "asynq:servers:{*", "asynq:workers:{*"} {
-		scan := client.Scan(ctx, 0, escapeGlob(pattern), 1000).Iterator()
+	return RemoveKeys(ctx, client, keys, asynqPrefix, "asynq:servers:{", "asynq:workers:{")
+}
+
+// RemoveKeys removes keys, and every key that begins with one of the prefixes.
+func RemoveKeys(ctx context.Context, client redis.UniversalClient, keys []string, prefixes ...string) error {
+	for _, prefix := range prefixes {
+		scan := client.Scan(ctx, 0, escapeGlob(prefix)+"*", 1000).Iterator()
 		for scan.Next(ctx) {
 			keys = append(keys, scan.Val())
 		}
