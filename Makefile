@@ -89,21 +89,25 @@ FROM   ?= 1
 simulate: ## Simulate: WORLDS (50000) random worlds, every exhaustive scope, every rule's sabotage
 	$(GO) build -o bin/fencedrun ./cmd/fencedrun
 	bin/fencedrun chaos -seeds $(WORLDS) -from $(FROM)
-	FENCEDRUN_EXHAUST=1 $(GO) test ./chaos/internal/sim -run '^TestExhaustiveScopes$$' -timeout 15m -v
+	FENCEDRUN_EXHAUST=1 $(GO) test ./chaos/internal/sim -run '^(TestExhaustiveScopes|TestEveryDriverStillNoticesWhatItNoticed|TestEveryFaultAloneDoesHarm)$$' -timeout 15m -v
 	bin/fencedrun chaos -selftest
 
 # Minutes of each of the four storms.
 STORM ?= 1.25
 
 .PHONY: chaos
-chaos: ## Run the live storms for five minutes in total, on private servers; docs/reliability.md
+chaos: ## Run the live storms for five minutes in total, on servers of their own; docs/reliability.md
 	$(GO) build -o bin/fencedrun ./cmd/fencedrun
-	$(SERVICES) -only postgres,redis -- sh -ec ' \
-		storm() { echo; bin/fencedrun chaos live -minutes $(STORM) "$$@"; }; \
-		storm -queue plain -ledger "$$FENCEDRUN_TEST_POSTGRES"; \
-		storm -queue plain -ledger "$$FENCEDRUN_TEST_REDIS"; \
-		storm -queue river -ledger "$$FENCEDRUN_TEST_POSTGRES"; \
-		storm -queue asynq -ledger "$$FENCEDRUN_TEST_REDIS"'
+	@set -e; \
+		storm() { echo; echo "== chaos live -minutes $(STORM) $$*"; bin/fencedrun chaos live -minutes $(STORM) "$$@"; }; \
+		storm -queue plain -ledger postgres; \
+		storm -queue plain -ledger redis; \
+		storm -queue river -ledger postgres; \
+		storm -queue asynq -ledger redis
+
+.PHONY: river-suite
+river-suite: ## Run River's own tests without and with the plugin, and compare (4 min), on a private server
+	$(SERVICES) -only postgres -- $(GO) run ./internal/riversuite
 
 .PHONY: demo
 demo: ## Show the support bot with and without fencedrun

@@ -37,6 +37,10 @@ type ClaimRequest struct {
 	Policy          Policy
 	AfterUnresolved bool
 
+	// Probed says that it is asked again because a probe has decided something: a refusal for the
+	// same as before is no second one.
+	Probed bool
+
 	Claim string // drawn before deciding, so that a lost answer can be recognised (rule S5.7)
 	For   Millis // the claim's deadline counts from now
 }
@@ -153,7 +157,7 @@ func (c *claim) twice(ref *Refusal, parts ...string) {
 	// A handler that goes on after a refusal is refused for several things in turn.
 	before := strings.Fields(c.d.Refused)
 	if slices.Contains(before, sig) {
-		c.d.Twice = c.d.Twice || !c.isOff(sabotage.RefusedForEver)
+		c.d.Twice = c.d.Twice || !c.q.Probed && !c.isOff(sabotage.RefusedForEver)
 	} else {
 		c.d.Refused = strings.Join(append(before[max(0, len(before)+1-maxRefused):], sig), " ")
 	}

@@ -30,6 +30,7 @@ var eventTexts = map[EventKind]string{
 	EventReported:       "something else wrote{intent}: {text}",
 	EventEcho:           "what was reported is one of our own effects{effect}",
 	EventResolved:       "{call} was decided from {text}",
+	EventProbed:         "the provider could not say what became of {call}: {text}",
 	EventCancelled:      "{run} was cancelled by {text}",
 	EventReleased:       "{run} returned without ending",
 	EventParked:         "{run} was stopped for a person or a probe: {reason}",

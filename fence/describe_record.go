@@ -58,6 +58,9 @@ func (d *describer) run(r *Run) string {
 	if r.Wrote {
 		parts = append(parts, "wrote")
 	}
+	if r.Edited > 0 {
+		parts = append(parts, fmt.Sprintf("edited before delivery %d", r.Edited))
+	}
 	if r.Grants > 0 {
 		parts = append(parts, fmt.Sprintf("granted %d more", r.Grants))
 	}
@@ -90,6 +93,15 @@ func (d *describer) effect(e *Effect) string {
 	}
 	for i := range e.Calls {
 		b.WriteString("\n  " + d.call(&e.Calls[i]))
+	}
+	if p := &e.Probing; p.Tries > 0 {
+		fmt.Fprintf(&b, "\n  probed %s", times(p.Tries))
+		switch {
+		case p.Nonce != "":
+			b.WriteString(", the provider is being asked until " + d.at(p.Until))
+		case p.Next > 0:
+			fmt.Fprintf(&b, ": %s; next at %s", orElse(p.Note, "it could not say"), d.at(p.Next))
+		}
 	}
 	return b.String()
 }
@@ -256,4 +268,11 @@ func (d *describer) conversation(c *Conversation) string {
 		}
 	}
 	return b.String()
+}
+
+func times(n int) string {
+	if n == 1 {
+		return "once"
+	}
+	return strconv.Itoa(n) + " times"
 }

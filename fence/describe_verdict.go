@@ -27,6 +27,10 @@ func (d *describer) verdict(x any) (string, bool) {
 		return d.report(&x), true
 	case ResolveVerdict:
 		return d.resolve(&x), true
+	case ProbeVerdict:
+		return d.probe(&x), true
+	case ProbedVerdict:
+		return d.probed(&x), true
 	case PurgeVerdict:
 		return d.purge(&x), true
 	case BeatVerdict:
@@ -184,6 +188,30 @@ func (d *describer) resolve(v *ResolveVerdict) string {
 		return fmt.Sprintf("resolved before: %s is %s", effectName(v.After.Intent, v.After.Key), v.After.State())
 	}
 	return fmt.Sprintf("resolved: %s was %s and is %s", effectName(v.After.Intent, v.After.Key), v.Before.State(), v.After.State())
+}
+
+func (d *describer) probe(v *ProbeVerdict) string {
+	switch {
+	case v.Effect == nil:
+		return "not to be probed: it is not known here"
+	case v.Granted:
+		return "to be probed: " + effectName(v.Effect.Intent, v.Effect.Key) + ", by nobody else until " + d.at(v.Effect.Probing.Until)
+	case v.Next > 0:
+		return "not to be probed before " + d.at(v.Next)
+	}
+	return fmt.Sprintf("not to be probed: %s is %s", effectName(v.Effect.Intent, v.Effect.Key), v.Effect.State())
+}
+
+func (d *describer) probed(v *ProbedVerdict) string {
+	switch {
+	case v.After == nil:
+		return "not decided: it is not known here"
+	case v.Decided && v.Before == v.After:
+		return fmt.Sprintf("decided before: %s is %s", effectName(v.After.Intent, v.After.Key), v.After.State())
+	case v.Decided:
+		return fmt.Sprintf("decided: %s was %s and is %s", effectName(v.After.Intent, v.After.Key), v.Before.State(), v.After.State())
+	}
+	return "not decided, to be probed again at " + d.at(v.Next)
 }
 
 func (d *describer) purge(v *PurgeVerdict) string {

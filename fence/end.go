@@ -102,7 +102,7 @@ func (r Rules) Release(v View, q ReleaseRequest) (released bool, c Change) {
 		return false, s.idle()
 	}
 	s.unseat(d.Run)
-	run = s.waitFor(s.editRun(run), d.Waits)
+	run = s.waitFor(s.editRun(run), append(slices.Clip(d.Waits), s.ownPending(d.Run)...))
 	run.TouchedAt = s.now
 	run.Refused, run.Parked = d.Refused, q.Parked
 	kind := EventReleased
@@ -111,6 +111,17 @@ func (r Rules) Release(v View, q ReleaseRequest) (released bool, c Change) {
 	}
 	s.event(Event{Kind: kind, Run: d.Run, Delivery: d.ID.Number, Reason: q.Parked})
 	return true, s.done()
+}
+
+// ownPending are the pending claims that the run made itself: until they are settled, or lapse,
+// another delivery would only be told so.
+func (s *step) ownPending(run RunKey) (claims []string) {
+	for i := range s.head.Unresolved {
+		if u := &s.head.Unresolved[i]; u.State == Pending && u.Run == run {
+			claims = append(claims, u.Claim)
+		}
+	}
+	return claims
 }
 
 // waitFor adds to the claims that run waits for, as far as they are still pending (rule S4.6).

@@ -48,7 +48,7 @@ func bytesOf(seed uint64, n int) []byte {
 // made on a bounded and on the full view; see decide. What they show together is in the
 // oracle: one call at a time, no message answered twice, no stale delivery, no stale view.
 func TestABoundedViewDecidesAsTheFullStateWould(t *testing.T) {
-	stories := 3000
+	stories := 4000
 	few := testing.Short() || underRace
 	if few {
 		stories = 300
@@ -113,6 +113,7 @@ func TestStoriesNoticeWhatMatters(t *testing.T) {
 		sabotage.FenceStands, sabotage.LateOverwrites, sabotage.ResolveWhilePending, sabotage.EndUnchecked, sabotage.OldEndEndsNew,
 		sabotage.EndedWrites, sabotage.CancelledWrites, sabotage.LeaseLossRetries, sabotage.PayloadIsFresh, sabotage.ReportsRepeat,
 		sabotage.ViewSharedByDeliveries, sabotage.SupersededIsFinal, sabotage.NeverLapses, sabotage.RedeliveryIsNewRun, sabotage.UsedLeaseForgiven,
+		sabotage.ProbesEarly, sabotage.NotFoundBelieved, sabotage.ProbesCrowd, sabotage.OldProbeCounts,
 	} {
 		t.Run(name.String(), func(t *testing.T) {
 			t.Parallel()

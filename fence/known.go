@@ -50,13 +50,22 @@ func (b *begin) prepare() (*Run, *BeginVerdict) {
 		if run.End == EndDiscarded {
 			next.Grants++ // rule S5.6
 		}
-		next.Digest = q.Digest
+		b.edited(next)
 		b.event(Event{Kind: EventReopened, Run: q.Run, Delivery: run.Delivery.Number, Text: string(run.End)})
 	case !sameDigest:
-		next.Digest = q.Digest
+		b.edited(next)
 		b.event(Event{Kind: EventDigestChanged, Run: q.Run, Delivery: run.Delivery.Number})
 	}
 	return next, nil
+}
+
+// edited notes the payload that run goes on with, and from which delivery on if it is another
+// than before: what an earlier one wrote does not finish it (rule S4.2).
+func (b *begin) edited(run *Run) {
+	if run.Digest != b.q.Digest && !b.isOff(sabotage.EditIsHandled) {
+		run.Edited = run.Delivery.Number + 1
+	}
+	run.Digest = b.q.Digest
 }
 
 // generation starts the run anew for other work under the same id. Its delivery numbers go on

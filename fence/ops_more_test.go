@@ -65,7 +65,7 @@ func (s *story) resolve() error {
 		s.oracle.lied[call.q.Effect] = true
 	}
 	q := fence.ResolveRequest{
-		Identity: s.w.identity("c"), Effect: call.q.Effect, Happened: happened, By: "ann", Force: s.c.chance(20), Probe: s.c.chance(20),
+		Identity: s.w.identity("c"), Effect: call.q.Effect, Happened: happened, By: "ann", Force: s.c.chance(20),
 	}
 	v, err := do(s, fmt.Sprintf("resolve %s: happened %v, force %v", q.Effect, q.Happened, q.Force), fence.RunKey{}, func(view fence.View) (fence.ResolveVerdict, fence.Change) {
 		return s.w.rules.Resolve(view, q)

@@ -42,14 +42,17 @@ var jobs = []struct {
 
 func jobKey(i int) fence.RunKey { return fence.RunKey{Queue: "q", ID: fmt.Sprint(i)} }
 
-// wanted are the effects of every story.
-var wanted = []struct {
+// wish is an effect that a story may ask for.
+type wish struct {
 	effect              string
 	answers             []string
 	params              string
 	distinct, repeating bool
 	window              fence.Millis
-}{
+}
+
+// wanted are the effects of every story.
+var wanted = []wish{
 	{effect: "reply:m1"},
 	{effect: "reply:m1", answers: []string{"m1"}},
 	{effect: "reply:m2", answers: []string{"m2"}},
@@ -73,6 +76,7 @@ type story struct {
 	oracle     *oracle
 	deliveries map[fence.RunKey][]*fence.Delivery
 	stamp      int64
+	questions  []question
 	loud       bool // keep a log, for people
 	log        []string
 	events     map[fence.EventKind]int
@@ -112,6 +116,7 @@ func (s *story) step() error {
 	ops := [...]func() error{
 		s.begin, s.claim, s.settle, s.advance, s.begin, s.claim, s.settle, s.catchUp, s.claim, s.settle,
 		s.end, s.release, s.report, s.resolve, s.beat, s.renew, s.cancel, s.dismiss, s.stampIt, s.purge, s.progress, s.claim,
+		s.asks,
 	}
 	return ops[s.c.next(len(ops))]()
 }
@@ -225,8 +230,12 @@ func (s *story) claim() error {
 	if d == nil && !s.c.chance(30) || s.c.chance(4) {
 		d = nil
 	}
-	which := s.c.next(len(wanted))
-	want := wanted[which]
+	want := wanted[s.c.next(len(wanted))]
+	if n := len(s.oracle.calls); n > 0 && s.c.chance(15) {
+		// The last one again, as after a failure.
+		last := s.oracle.calls[n-1].q.Effect
+		want = wanted[slices.IndexFunc(wanted, func(w wish) bool { return effectOf(w.effect).id == last })]
+	}
 	e := effectOf(want.effect)
 	q := fence.ClaimRequest{
 		Identity: s.w.identity("c"), Delivery: d, Effect: e.id, Intent: e.intent, Key: e.key, KeyID: e.keyID, Params: want.params,

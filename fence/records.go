@@ -88,6 +88,9 @@ type Run struct {
 	// Wrote says that it owns a committed effect: a call of this run that is not known to have
 	// failed is or was in one (rule S4.6). It is set at the latest when such a call commits.
 	Wrote bool `json:"wrote,omitempty"`
+	// Edited is the number of the first delivery with the present payload, if the queue's job
+	// was edited after the run had begun and no such delivery owns a committed effect; else 0.
+	Edited int64 `json:"edit,omitempty"`
 	// Grants are further calls beyond the limit, one for each time a discarded run was
 	// pressed to run again (rule S5.6).
 	Grants   int    `json:"grants,omitempty"`
@@ -137,8 +140,22 @@ type Effect struct {
 	Retention Millis `json:"ret,omitempty"`
 	// Keep is when a purge that still needed the record looks at it again.
 	Keep Millis `json:"keep,omitempty"`
+	// Probing is zero unless the outcome is unknown.
+	Probing Probing `json:"probe,omitzero"`
 
 	row string // its key, if it was computed already
+}
+
+// Probing is what is known of the questions that were put to the provider about an unknown
+// outcome (rule S8).
+type Probing struct {
+	Nonce string `json:"nonce,omitempty"` // of the question under way, "" none
+	By    string `json:"by,omitempty"`    // the worker that asked last
+	Until Millis `json:"until,omitempty"` // until when nobody else asks; meaningful with Nonce
+	Tries int    `json:"tries,omitempty"` // questions, the one under way included
+	Next  Millis `json:"next,omitempty"`  // not before
+	Last  Millis `json:"last,omitempty"`  // when the last answer came
+	Note  string `json:"note,omitempty"`  // why that was none
 }
 
 // Call is one try at an effect. Each keeps its own record, so that late evidence about one

@@ -87,7 +87,7 @@ func (s *step) settleByEcho(e *Effect, q ReportRequest) {
 		return
 	}
 	late := s.now > call.Deadline || call.ResolvedBy != "" || call.State == Failed
-	duplicate := isDuplicate(e, call)
+	duplicate := s.isDuplicate(e, call)
 	claim := call.Claim
 	e = s.editEffect(e)
 	call = e.call(claim)

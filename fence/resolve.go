@@ -2,7 +2,7 @@ package fence
 
 import "github.com/fencedrun/fencedrun/internal/sabotage"
 
-// ResolveRequest is a person's, or a probe's, verdict on an unknown outcome (rule S8).
+// ResolveRequest is a person's verdict on an unknown outcome (rule S8).
 type ResolveRequest struct {
 	Identity
 	Effect    string
@@ -12,7 +12,6 @@ type ResolveRequest struct {
 	Result    []byte
 	HasResult bool
 	Force     bool // also while the claim's deadline has not passed
-	Probe     bool // a probe's verdict: grants no further call
 }
 
 // ResolveVerdict says what was decided. Refused is "" when the verdict was taken.
@@ -53,6 +52,15 @@ func (r Rules) Resolve(v View, q ResolveRequest) (ResolveVerdict, Change) {
 		verdict.Early, verdict.Deadline = true, until
 		return verdict, s.idle()
 	}
+	verdict.After = s.decide(e, call, q)
+	if !q.Happened {
+		verdict.After.Grants++ // rule S5.6
+	}
+	return verdict, s.done()
+}
+
+// decide writes a verdict on e, whose state call decides.
+func (s *step) decide(e *Effect, call *Call, q ResolveRequest) *Effect {
 	before := call.State
 	claim := call.Claim
 	e = s.editEffect(e)
@@ -70,15 +78,11 @@ func (r Rules) Resolve(v View, q ResolveRequest) (ResolveVerdict, Change) {
 				c.Denied = true
 			}
 		}
-		if !q.Probe {
-			e.Grants++ // rule S5.6
-		}
 	}
 	s.settled(e, call)
 	s.change.Durable = true
 	s.callEvent(EventResolved, e, call, string(before)+" to "+string(call.State))
-	verdict.After = e
-	return verdict, s.done()
+	return e
 }
 
 // underWay returns the latest deadline of an open call that has not passed, else 0. An outcome

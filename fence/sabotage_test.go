@@ -20,7 +20,8 @@ const matrixFile = "sabotage_matrix.txt"
 // elsewhere are the rules that other packages implement: no scenario can notice them.
 var elsewhere = []sabotage.Name{
 	sabotage.TimeoutMeansFailed, sabotage.ClaimNotDurable, sabotage.LostAnswerIsRight, sabotage.LateStartCalls,
-	sabotage.SettleByHandlerCtx, sabotage.BigResultFails, sabotage.NoWatchdog, sabotage.CounterTags, sabotage.BeatsForEver,
+	sabotage.SettleByHandlerCtx, sabotage.BigResultFails, sabotage.NoWatchdog, sabotage.CounterTags, sabotage.BeatsForEver, sabotage.LateProbes,
+	sabotage.LateBeginReleases,
 }
 
 // TestEveryRuleIsMissedWhenItIsOff plays every scenario with every rule switched off in turn.

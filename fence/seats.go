@@ -105,7 +105,32 @@ func (s *step) superseded(me RunKey, order Order, inbound []string, entering boo
 	case len(ambiguous) > 0:
 		return &Refusal{Reason: ReasonUnresolved, Unknown: true, Conflicts: ambiguous, At: s.quietEnd(ambiguous)}
 	}
+	// Somebody else has answered meanwhile, and this run's own answer is not known yet. If it
+	// turns out to have been made, the rest of the job's work is this run's.
+	switch pending, ambiguous = s.heldBy(me, inbound); {
+	case s.isOff(sabotage.OwnAnswerSupersedes), s.isOff(sabotage.SupersededIsFinal):
+	case len(pending) > 0:
+		return &Refusal{Reason: ReasonSuperseded, ComeBack: true, At: earliestDeadline(pending) + 1, Conflicts: pending}
+	case len(ambiguous) > 0:
+		return &Refusal{Reason: ReasonUnresolved, Unknown: true, Conflicts: ambiguous, At: s.quietEnd(ambiguous)}
+	}
 	return &Refusal{Reason: ReasonSuperseded}
+}
+
+// heldBy lists run me's own unresolved effects that answer one of these messages.
+func (s *step) heldBy(me RunKey, ids []string) (pending, ambiguous []Conflict) {
+	for i := range s.head.Unresolved {
+		u := &s.head.Unresolved[i]
+		at := slices.IndexFunc(ids, func(id string) bool { return slices.Contains(u.Answers, id) })
+		switch {
+		case at < 0 || !u.ownedBy(me):
+		case u.State == Pending:
+			pending = append(pending, withInbound(u.conflict(), ids[at]))
+		default:
+			ambiguous = append(ambiguous, withInbound(u.conflict(), ids[at]))
+		}
+	}
+	return pending, ambiguous
 }
 
 // answersItself reports whether run me answered one of these messages, or holds one with an

@@ -80,7 +80,7 @@ func (r Rules) Settle(v View, q SettleRequest) (SettleVerdict, Change) {
 		verdict.Effect, verdict.Recorded = e, call.State == q.State
 		return s.confirm(verdict, e, call, q, late)
 	}
-	verdict.Duplicate = q.State == Committed && isDuplicate(e, call)
+	verdict.Duplicate = q.State == Committed && s.isDuplicate(e, call)
 	verdict.Late = late && !verdict.Vanished
 	e = s.editEffect(e)
 	call = e.call(q.Claim)
@@ -162,12 +162,25 @@ func (s *step) confirm(verdict SettleVerdict, e *Effect, call *Call, q SettleReq
 }
 
 // isDuplicate: a success for a call that was resolved as "did not happen", or beside another
-// committed call (rule S7.3).
-func isDuplicate(e *Effect, call *Call) bool {
+// committed call, unless rule S8 allowed the second (rule S7.3).
+func (s *step) isDuplicate(e *Effect, call *Call) bool {
 	if call.State == Failed && call.Denied {
 		return true
 	}
-	return slices.ContainsFunc(e.Calls, func(c Call) bool { return c.State == Committed && c.Claim != call.Claim })
+	return slices.ContainsFunc(e.Calls, func(c Call) bool {
+		return c.State == Committed && c.Claim != call.Claim && (s.isOff(sabotage.OneKeyIsTwoDeeds) || !oneDeed(&c, call))
+	})
+}
+
+// oneDeed reports whether two successes are one deed, or as good as one: the later call was
+// made inside the earlier one's key window, or of an effect that is safe to repeat, for the
+// same params and the same Answers (rule S8).
+func oneDeed(a, b *Call) bool {
+	first, second := a, b
+	if b.Number < a.Number {
+		first, second = b, a
+	}
+	return first.Again.Open(second.At) && first.Params == second.Params && sameIDs(first.Answers, second.Answers)
 }
 
 // recreate makes the record of a claim that vanished (rule S7.4), from what its claimer knows.

@@ -44,6 +44,9 @@ func (s *step) echoed(call *Call, echo bool, by string) {
 func (s *step) resolveHead(e *Effect) {
 	i := s.unresolved(e.ID)
 	call := s.decides(e)
+	if call.State != Ambiguous {
+		e.Probing = Probing{}
+	}
 	if call.State != Pending && call.State != Ambiguous {
 		if i >= 0 {
 			s.head.Unresolved = without(s.head.Unresolved, func(u *Unresolved) bool { return u.Effect == e.ID })
@@ -92,11 +95,18 @@ func (s *step) wrote(call *Call) {
 		return
 	}
 	run, ok := s.mustRun(call.Run)
-	if !ok || run == nil || run.Wrote || !call.of(run) {
+	if !ok || run == nil || !call.of(run) {
+		return
+	}
+	edited := run.Edited > 0 && call.Delivery.Number >= run.Edited
+	if run.Wrote && !edited {
 		return
 	}
 	run = s.editRun(run)
 	run.Wrote = true
+	if edited {
+		run.Edited = 0
+	}
 	s.superseder(run)
 }
 

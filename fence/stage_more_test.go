@@ -86,7 +86,7 @@ func (s *stage) resolve(a *args) string {
 	conv := a.text("conv", "c")
 	q := fence.ResolveRequest{
 		Identity: s.w.identity(conv), Effect: effectOf(a.need("effect")).id, Happened: a.oneOf("happened", "denied") == "happened",
-		By: a.text("by", "ann"), Note: a.text("note", ""), Reference: a.text("reference", ""), Force: a.has("force"), Probe: a.has("probe"),
+		By: a.text("by", "ann"), Note: a.text("note", ""), Reference: a.text("reference", ""), Force: a.has("force"),
 	}
 	if v := a.text("result", ""); v != "" {
 		q.Result, q.HasResult = []byte(v), true

@@ -41,7 +41,7 @@ var commands = map[string]func(*stage, *args) string{
 	"config": (*stage).config, "intent": (*stage).intent,
 	"begin": (*stage).begin, "claim": (*stage).claim, "settle": (*stage).settle, "catchup": (*stage).catchUp,
 	"end": (*stage).end, "unfinished": (*stage).unfinished, "release": (*stage).release, "cancel": (*stage).cancel,
-	"report": (*stage).report, "dismiss": (*stage).dismiss, "resolve": (*stage).resolve, "stamp": (*stage).stamp,
+	"report": (*stage).report, "dismiss": (*stage).dismiss, "resolve": (*stage).resolve, "probe": (*stage).probe, "probed": (*stage).probed, "stamp": (*stage).stamp,
 	"beat": (*stage).beat, "renew": (*stage).renew, "progress": (*stage).progress, "purge": (*stage).purge,
 	"advance": (*stage).advance, "show": (*stage).show, "lose": (*stage).lose, "bury": (*stage).bury, "forget": (*stage).forget,
 	"save": (*stage).save, "restore": (*stage).restore,

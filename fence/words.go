@@ -123,6 +123,7 @@ const (
 	EventReported       EventKind = "reported"        // something else wrote to the conversation (S5)
 	EventEcho           EventKind = "echo"            // a report was one of our own effects (S5)
 	EventResolved       EventKind = "resolved"        // a person or a probe decided an unknown (S8)
+	EventProbed         EventKind = "probed"          // a probe was made, and the outcome is still unknown (S8)
 	EventCancelled      EventKind = "cancelled"       // a run was cancelled (S10.3)
 	EventReleased       EventKind = "released"        // a handler returned without ending its run (S10.2)
 	EventParked         EventKind = "parked"          // a job was stopped for a person or a probe (S1)

@@ -40,6 +40,27 @@ type History struct {
 	Effects []*fence.Effect // oldest claim first
 	Inbound []*fence.Inbound
 	Reports []*fence.Report
+	Live    []LiveRun // oldest seat first
+}
+
+// LiveRun is a run with a lease that has not lapsed: a delivery of it is at work.
+type LiveRun struct {
+	Run      fence.RunKey
+	Delivery fence.DeliveryID
+	Until    fence.Millis // the lease's end, unless it is renewed
+}
+
+func liveRuns(v fence.View) (live []LiveRun) {
+	if v.Head == nil {
+		return nil
+	}
+	for i := range v.Head.Seats {
+		seat := &v.Head.Seats[i]
+		if until := v.Leases[seatLease(seat)]; until > v.Now {
+			live = append(live, LiveRun{Run: seat.Run, Delivery: seat.Delivery, Until: until})
+		}
+	}
+	return live
 }
 
 // scanPage is how many rows one scan asks for.
@@ -52,7 +73,7 @@ func (l *Ledger) History(ctx context.Context, conversation string) (History, err
 	if err != nil {
 		return History{}, err
 	}
-	h := History{Now: v.Now, Head: v.Head}
+	h := History{Now: v.Now, Head: v.Head, Live: liveRuns(v)}
 	q := Scan{Kind: ScanRows, Conversation: ConversationKey(l.Namespace, conversation), Limit: scanPage}
 	err = l.scan(ctx, "history", q, 0, func(_ string, rec fence.Record) {
 		switch rec := rec.(type) {

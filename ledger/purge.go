@@ -28,6 +28,12 @@ const purgeLook = 4
 // again by every scan, so each Purge of a process goes on where its last one stopped, and
 // starts anew once it has come to the end: no number of them hides the rest.
 func (l *Ledger) Purge(ctx context.Context, limit int) (Purged, error) {
+	return l.PurgeOlder(ctx, 0, limit)
+}
+
+// PurgeOlder is Purge for what was settled, ended or last named at least older ago, beside its
+// retention having passed. Tombstones of runs that never came go when their retention has passed.
+func (l *Ledger) PurgeOlder(ctx context.Context, older fence.Millis, limit int) (Purged, error) {
 	var p Purged
 	if limit <= 0 {
 		return p, nil
@@ -52,7 +58,7 @@ func (l *Ledger) Purge(ctx context.Context, limit int) (Purged, error) {
 		l.mu.Lock()
 		l.purged = q.After
 		l.mu.Unlock()
-		if err := l.purgeFound(ctx, found, &p); err != nil {
+		if err := l.purgeFound(ctx, found, older, &p); err != nil {
 			return p, err
 		}
 	}
@@ -70,28 +76,41 @@ func (l *Ledger) Purge(ctx context.Context, limit int) (Purged, error) {
 }
 
 // purgeFound purges conversation by conversation, in the order in which they were found.
-func (l *Ledger) purgeFound(ctx context.Context, found []Found, p *Purged) error {
+func (l *Ledger) purgeFound(ctx context.Context, found []Found, older fence.Millis, p *Purged) error {
+	var before fence.Millis
+	if older > 0 {
+		now, err := l.now(ctx)
+		if err != nil {
+			return fmt.Errorf("ledger: purge: %w", err)
+		}
+		before = now - older
+	}
 	due := map[string][]fence.Record{}
 	var order []string
 	for _, f := range found {
 		name := l.nameOf(f.Conversation)
+		var rec fence.Record
+		if f.Row.Key != "" { // else it is the head: nothing has happened there for long
+			var err error
+			if rec, err = f.Row.record(); err != nil {
+				return fmt.Errorf("ledger: purge: %w", err)
+			}
+			if older > 0 && settledAt(rec) > before {
+				continue
+			}
+		}
 		if _, ok := due[name]; !ok {
 			order = append(order, name)
 			due[name] = nil
 		}
-		if f.Row.Key == "" {
-			continue // the head itself: nothing has happened there for long
+		if rec != nil {
+			due[name] = append(due[name], rec)
 		}
-		rec, err := f.Row.record()
-		if err != nil {
-			return fmt.Errorf("ledger: purge: %w", err)
-		}
-		due[name] = append(due[name], rec)
 	}
 	for _, name := range order {
 		n := 0
 		if recs := due[name]; len(recs) > 0 {
-			v, err := l.purge(ctx, name, recs)
+			v, err := l.purge(ctx, name, recs, false)
 			if err != nil {
 				return err
 			}
@@ -114,7 +133,8 @@ func (l *Ledger) purgeFound(ctx context.Context, found []Found, p *Purged) error
 	return nil
 }
 
-func (l *Ledger) purge(ctx context.Context, conversation string, due []fence.Record) (fence.PurgeVerdict, error) {
+// purge asks the rules about rows that are due; a dry one writes nothing.
+func (l *Ledger) purge(ctx context.Context, conversation string, due []fence.Record, dry bool) (fence.PurgeVerdict, error) {
 	var keys []string
 	for _, rec := range due {
 		keys = append(keys, rec.RowKey())
@@ -129,7 +149,11 @@ func (l *Ledger) purge(ctx context.Context, conversation string, due []fence.Rec
 	slices.Sort(keys)
 	keys = slices.Compact(keys)
 	v, _, err := outside(ctx, l, conversation, "purge", keys, func(id fence.Identity, v fence.View) (fence.PurgeVerdict, fence.Change) {
-		return l.Rules.Purge(v, fence.PurgeRequest{Identity: id, Due: due})
+		verdict, change := l.Rules.Purge(v, fence.PurgeRequest{Identity: id, Due: due})
+		if dry {
+			change = fence.Change{Needs: change.Needs}
+		}
+		return verdict, change
 	})
 	return v, err
 }

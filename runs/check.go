@@ -46,7 +46,7 @@ func (r *Run) Check(ctx context.Context, e Effect) (Record, error) {
 
 // Check is Run.Check without a run.
 func (k *Keeper) Check(ctx context.Context, conversation string, e Effect) (Record, error) {
-	o, err := k.prepare(conversation, traitsOf(e.Intent), e.Key, With{})
+	o, err := k.prepare(conversation, k.traitsOf(e.Intent), e.Key, With{})
 	if err != nil {
 		return Record{}, err
 	}

@@ -35,7 +35,7 @@ func (r *Run) Claim(ctx context.Context, e Effect, deadline time.Duration) (*Cla
 	if r == nil {
 		return nil, noRun(EffectRef{Intent: e.Intent})
 	}
-	return r.claim(ctx, traitsOf(e.Intent), e.Key, e.with(), deadline)
+	return r.claim(ctx, r.k.traitsOf(e.Intent), e.Key, e.with(), deadline)
 }
 
 // Claim claims an effect of this intent for a call that finishes elsewhere: see [Run.Claim].

@@ -14,17 +14,47 @@ import (
 // than that.
 type conclusion struct {
 	*Run
-	d   Delivery
-	ctx context.Context
+	d      Delivery
+	ctx    context.Context
+	cancel context.CancelFunc
+	// learned says that a probe has found out what became of something that was unknown.
+	learned bool
 }
 
 func (r *Run) concluding(d Delivery) (c *conclusion, done func()) {
-	bound := r.k.config.SettleTimeout
-	if r.ledgerAway() {
+	c = &conclusion{Run: r, d: d}
+	c.bound()
+	return c, func() { c.cancel() }
+}
+
+// bound starts the time that is left for asking and writing.
+func (c *conclusion) bound() {
+	bound := c.k.config.SettleTimeout
+	if c.ledgerAway() {
 		bound /= 10 // an effect of this run has waited for the ledger that long already
 	}
-	ctx, cancel := r.k.detached(r.queue, bound)
-	return &conclusion{Run: r, d: d, ctx: ctx}, cancel
+	c.ctx, c.cancel = c.k.detached(c.queue, bound)
+}
+
+// probeFor probes what keeps the run from ending, while the queue still gives the job time, and
+// reports whether any of it is known now.
+func (c *conclusion) probeFor(refused *RefusedError) bool {
+	known, asked := c.k.probeFor(c.queue, c.job.Conversation, refused, nil)
+	if asked {
+		c.cancel() // the provider took its time, and what is left to be written needs its own
+		c.bound()
+	}
+	c.learned = c.learned || known
+	return known
+}
+
+// wrote asks whether the run owns a committed effect. What cannot be asked counts as a yes: the
+// handler of a job that may have written is not entered again.
+func (c *conclusion) wrote() bool {
+	row := fence.RunRow(c.job.key())
+	v, err := c.k.ledger.Look(c.ctx, c.job.Conversation, row)
+	run, _ := v.Rows[row].(*fence.Run)
+	return err != nil || run != nil && run.Wrote
 }
 
 // abandon gives up a run whose handler panicked or left its goroutine.
@@ -51,7 +81,7 @@ func (c *conclusion) verdict(err error) Verdict {
 	if refused != nil && refused.unknown() && refused.Reason != fence.ReasonAlreadyAnswered {
 		return c.final(c.k.verdictOf(refused), err) // says more than that something is unresolved
 	}
-	if v, owned := c.owned(err); owned {
+	if v, owned := c.owned(err, false); owned {
 		return v
 	}
 	if _, down := errors.AsType[*LedgerError](err); down {
@@ -71,6 +101,9 @@ func (c *conclusion) verdict(err error) Verdict {
 // that leaves nothing to do, or nil.
 func (c *conclusion) success(note error) Verdict {
 	refused, err := c.end(fence.EndSuccess)
+	if err == nil && c.probeFor(refused) {
+		refused, err = c.end(fence.EndSuccess)
+	}
 	switch {
 	case err != nil:
 		return Verdict{Action: ActionRetry, Reason: fence.ReasonLedger}.because(err)
@@ -89,7 +122,7 @@ func (c *conclusion) success(note error) Verdict {
 
 // owned returns the verdict for a run that owns an unresolved effect, whatever its handler
 // returned.
-func (c *conclusion) owned(err error) (Verdict, bool) {
+func (c *conclusion) owned(err error, probed bool) (Verdict, bool) {
 	ref, now, failed := c.h.Owned(c.ctx)
 	switch {
 	case failed != nil:
@@ -98,7 +131,11 @@ func (c *conclusion) owned(err error) (Verdict, bool) {
 	case ref == nil:
 		return Verdict{}, false
 	}
-	return c.final(c.k.verdictOf(c.k.refused(ref, EffectRef{}, now)), err), true
+	refused := c.k.refused(ref, EffectRef{}, now)
+	if !probed && c.probeFor(refused) {
+		return c.owned(err, true)
+	}
+	return c.final(c.k.verdictOf(refused), err), true
 }
 
 // refusedBy judges a refusal that the handler returned.

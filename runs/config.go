@@ -54,6 +54,12 @@ type Config struct {
 	// is believed or a job is parked. Defaults to ClaimDeadline.
 	Quiet time.Duration
 
+	// Intents declares intents that have a Probe, for Sweep and for everybody whom an unknown
+	// outcome of theirs holds up; other intents may be in it. What is declared here is also true
+	// of effects of that name that are asked for without their Intent, as Run.Once does. Defaults
+	// to none.
+	Intents []Declared
+
 	// Observer is told of every event after it is true. It must return soon and must not
 	// call the keeper. Defaults to none.
 	Observer func(ctx context.Context, e Event)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/fencedrun/fencedrun/fence"
+	"github.com/fencedrun/fencedrun/internal/sabotage"
 )
 
 // Delivery says how a queue would take what a handler returns.
@@ -16,7 +17,8 @@ type Delivery struct {
 	Permanent func(err error) bool
 	// ReplayOnly does not enter the handler of a redelivered run that already wrote, or may
 	// have; the run ends instead, as soon as what it wrote is known. For handlers that cannot
-	// name stable keys.
+	// name stable keys. A job that was edited after it wrote is entered once more, for its new
+	// payload (rule S4.2).
 	ReplayOnly bool
 }
 
@@ -47,8 +49,10 @@ func (k *Keeper) Deliver(ctx context.Context, job Job, d Delivery, handler func(
 	if err := k.open(); err != nil {
 		return Verdict{Action: ActionRetry, Reason: fence.ReasonLedger}.because(err)
 	}
+	k.enter()
+	defer k.exit()
 	job = job.own()
-	r, verdict := k.begin(ctx, job)
+	r, verdict := k.begin(ctx, job, false)
 	if r == nil {
 		if verdict.Action == ActionPark {
 			k.tell(ctx, Event{Kind: fence.EventParked, Conversation: job.Conversation, Run: job.key(), Reason: verdict.Reason})
@@ -77,8 +81,9 @@ func (k *Keeper) told(ctx context.Context, job Job, v Verdict) Verdict {
 	return v
 }
 
-// begin asks for the run's next delivery. Without a run, the verdict is the answer.
-func (k *Keeper) begin(ctx context.Context, job Job) (*Run, Verdict) {
+// begin asks for the run's next delivery. Without a run, the verdict is the answer. probed says
+// that what was unknown has been probed.
+func (k *Keeper) begin(ctx context.Context, job Job, probed bool) (*Run, Verdict) {
 	sent := k.seam.Now()
 	q := fence.BeginRequest{
 		Run: job.key(), QueueName: job.QueueName, Order: job.Order, Inbound: job.Inbound, Digest: job.Digest,
@@ -95,7 +100,13 @@ func (k *Keeper) begin(ctx context.Context, job Job) (*Run, Verdict) {
 	case v.Finished:
 		return nil, Verdict{Action: ActionDone, Reason: fence.ReasonFinished, Note: "finished before"}
 	case v.Refusal != nil:
-		return nil, k.verdictOf(k.refused(v.Refusal, EffectRef{}, now)).because(nil)
+		refused := k.refused(v.Refusal, EffectRef{}, now)
+		if !probed {
+			if known, _ := k.probeFor(ctx, job.Conversation, refused, nil); known {
+				return k.begin(ctx, job, true)
+			}
+		}
+		return nil, k.verdictOf(refused).because(nil)
 	}
 	r := &Run{
 		k: k, h: h, job: job, record: *v.Run, queue: ctx, lost: make(chan struct{}),
@@ -118,6 +129,12 @@ func (r *Run) deliver(d Delivery, handler func(ctx context.Context) error) Verdi
 	if _, loss := r.state(); loss != nil {
 		// Begin took so long that the watchdog comes before the handler.
 		r.leave()
+		if loss.Reason == fence.ReasonLeaseLost && !r.k.seam.Off.Has(sabotage.LateBeginReleases) {
+			// It may have taken the lease from a delivery whose handler is at work. That one is
+			// told at its next beat at the latest, and before the lease lapses: until then
+			// nobody else may enter (rule S9.4).
+			return r.k.comeBack(loss.Reason, soon).because(loss)
+		}
 		c, done := r.concluding(d)
 		defer done()
 		return c.lostTo(loss, nil)
@@ -152,16 +169,19 @@ func (r *Run) leave() {
 	r.finish()
 }
 
-// replayOnly ends a redelivered run that wrote, or may have.
+// replayOnly ends a redelivered run that wrote, or may have. What it wrote under another payload
+// does not finish an edited job (rule S4.2): that one is entered.
 func (r *Run) replayOnly(d Delivery) (Verdict, bool) {
 	c, done := r.concluding(d)
 	defer done()
-	if !r.record.Wrote {
-		if v, owned := c.owned(nil); owned {
+	if !r.record.Wrote || r.record.Edited > 0 {
+		if v, owned := c.owned(nil, false); owned {
 			r.leave()
 			return v, true
 		}
-		return Verdict{}, false
+		if !c.learned || !c.wrote() {
+			return Verdict{}, false
+		}
 	}
 	r.leave()
 	v := c.success(nil)

@@ -13,8 +13,8 @@ import (
 // Effect is a side effect without a value, for [Run.Once]. Effects with a value, a classifier
 // or other traits are declared as an [Intent].
 type Effect struct {
-	// Intent is the verb: "reply", "refund", "tag". At most 128 bytes. Only "reply" answers
-	// messages here; other answering intents are declared as an Intent.
+	// Intent is the verb: "reply", "refund", "tag". At most 128 bytes. What Config.Intents
+	// declares of it counts; of the others only "reply" answers messages.
 	Intent string
 	// Key is the business object: ID(message), Key("order", order, "line", 2).
 	Key EffectKey
@@ -76,10 +76,17 @@ type traits struct {
 	timeout       time.Duration
 	claimDeadline time.Duration
 	classify      func(error) bool
+	probe         probeFunc // nil: none
+
+	readYourWrites bool
 }
 
-// traitsOf returns the traits of an intent that was not declared.
-func traitsOf(intent string) traits {
+// traitsOf returns the traits of an intent by its name: as it was declared to the keeper, else
+// those of one that says nothing.
+func (k *Keeper) traitsOf(intent string) traits {
+	if t, ok := k.declared[intent]; ok {
+		return t
+	}
 	return traits{name: intent, answering: intent == "reply"}
 }
 
@@ -151,6 +158,9 @@ func (t *traits) check() error {
 		if f.bad {
 			return fmt.Errorf("fencedrun: %s: Intent.%s is negative", t.name, f.name)
 		}
+	}
+	if t.readYourWrites && t.probe == nil {
+		return fmt.Errorf("fencedrun: %s: Intent.ReadYourWrites is said of a Probe, and there is none", t.name)
 	}
 	return nil
 }

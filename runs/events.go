@@ -49,8 +49,8 @@ func (k *Keeper) tell(ctx context.Context, e Event) {
 
 // SlogObserver returns an observer that logs every event to logger, under the message
 // "fencedrun: <kind>". What a person must know (duplicate, late, ambiguous, lapsed, vanished,
-// not_recorded, ledger_error, unanswered, parked) is a warning, duplicate an error; the rest
-// is debug. Keys and message ids are logged only when keys is true; summaries never.
+// not_recorded, ledger_error, unanswered, parked) is a warning, duplicate an error, what was
+// decided about an unknown outcome (resolved) information; the rest is debug. Keys and message ids are logged only when keys is true; summaries never.
 func SlogObserver(logger *slog.Logger, keys bool) func(context.Context, Event) {
 	return func(ctx context.Context, e Event) { logEvent(ctx, logger, e, keys) }
 }
@@ -97,6 +97,8 @@ func levelOf(kind EventKind) slog.Level {
 	case fence.EventLate, fence.EventAmbiguous, fence.EventLapsed, fence.EventVanished, fence.EventNotRecorded,
 		fence.EventLedgerError, fence.EventUnanswered, fence.EventParked, fence.EventLeaseLost, fence.EventInboundDropped:
 		return slog.LevelWarn
+	case fence.EventResolved:
+		return slog.LevelInfo
 	default:
 		return slog.LevelDebug
 	}

@@ -19,6 +19,15 @@ import (
 
 // scenes has, for every kind of event, a scene in which it happens once.
 var scenes = map[runs.EventKind]func(b *bench, p *process){
+	"probed": func(b *bench, p *process) {
+		d := newDesk()
+		unknown(b, p, d.intent("refund", false), d.drop)
+		time.Sleep(quietOver)
+		p.deliver(job(1), func(ctx context.Context) error {
+			_, err := d.intent("refund", false).Once(ctx, runs.ID("x"), d.drop)
+			return err
+		})
+	},
 	"begun":   func(b *bench, p *process) { p.deliver(job(1), idle); p.deliver(job(1), idle) },
 	"resumed": func(b *bench, p *process) { p.deliver(job(1), failing); p.deliver(job(1), idle) },
 	"reopened": func(b *bench, p *process) {

@@ -71,6 +71,25 @@ func TestAProcessThatSleptThroughItsWatchdogClaimsNothing(t *testing.T) {
 	})
 }
 
+// A renewal that lands before the watchdog that is due changes nothing: whoever saw the lease
+// lapsed may be about to take it.
+func TestARenewalAfterTheWatchdogIsDueIsTooLate(t *testing.T) {
+	onMemory(t, func(b *bench) {
+		var slept time.Duration
+		p := b.processWith(runs.Config{}, func(s *seam.Seam) {
+			s.Now = func() time.Time { return time.Now().Add(slept) }
+			s.AfterFunc = func(time.Duration, func()) func() bool { return func() bool { return true } }
+		})
+		v := p.deliver(exclusive(job(1)), func(ctx context.Context) error {
+			slept = 28 * time.Second
+			time.Sleep(11 * time.Second) // a beat lands
+			return once(ctx, tag("x"), func(context.Context, *runs.Call) error { b.Error("called"); return nil })
+		})
+		wantVerdict(b, v, runs.ActionRetry, "lease_lost")
+	})
+}
+
+// The lease that such a Begin took stays: it may have taken it from a handler at work.
 func TestAHandlerIsNotEnteredWhenItsBeginOutlastedTheWatchdog(t *testing.T) {
 	onMemory(t, func(b *bench) {
 		p := b.process()
@@ -80,9 +99,39 @@ func TestAHandlerIsNotEnteredWhenItsBeginOutlastedTheWatchdog(t *testing.T) {
 			time.Sleep(28 * time.Second)
 			return r, err
 		})
-		v := p.deliver(exclusive(job(1)), func(context.Context) error { b.Error("entered"); return nil })
-		wantVerdict(b, v, runs.ActionRetry, "lease_lost")
-		wantVerdict(b, p.deliver(exclusive(job(2)), idle), runs.ActionDone, "") // the lease was released
+		last := p.deliverLast(exclusive(job(1)), func(context.Context) error { b.Error("entered"); return nil })
+		wantVerdict(b, last, runs.ActionComeBack, "lease_lost")
+		p.spy.OnApply(nil)
+		wantVerdict(b, p.deliver(exclusive(job(2)), idle), runs.ActionComeBack, "busy")
+		time.Sleep(2 * time.Second)
+		wantVerdict(b, p.deliver(exclusive(job(2)), idle), runs.ActionDone, "")
+	})
+}
+
+// Rule S9.4: an older delivery of the holder's own job was frozen in its Begin. It takes over
+// late and enters nobody; until the handler that is at work knows, nobody else is let in.
+func TestALateBeginKeepsOthersOutUntilTheHandlerAtWorkIsTold(t *testing.T) {
+	onMemory(t, func(b *bench) {
+		p, q := b.process(), b.process()
+		frozen := make(chan runs.Verdict)
+		p.spy.OnApply(func(_ context.Context, _ ledger.Write, apply func() (ledger.Result, error)) (ledger.Result, error) {
+			time.Sleep(40 * time.Second)
+			return apply()
+		})
+		go func() {
+			frozen <- p.deliver(exclusive(job(1)), func(context.Context) error { b.Error("entered"); return nil })
+		}()
+		time.Sleep(time.Second)
+		v := q.deliver(exclusive(job(1)), func(ctx context.Context) error {
+			wantVerdict(b, <-frozen, runs.ActionComeBack, "lease_lost")
+			if ctx.Err() != nil {
+				b.Error("told too early for this test to show anything")
+			}
+			wantVerdict(b, b.process().deliver(exclusive(job(2)), idle), runs.ActionComeBack, "busy")
+			<-ctx.Done()
+			return context.Cause(ctx)
+		})
+		wantVerdict(b, v, runs.ActionStale, "superseded")
 	})
 }
 
@@ -182,8 +231,11 @@ func TestWaitStaleWaitsForTheNewerDeliveryOrItsCtx(t *testing.T) {
 			}
 			return nil
 		})
-		if took := time.Since(began); took < 20*time.Second || took > 21*time.Second {
+		if took := time.Since(began); took < 20*time.Second || took > 28*time.Second {
 			b.Errorf("waited %v", took)
+		}
+		if n := p.spy.count(&p.spy.loads); n > 40 {
+			b.Errorf("asked the ledger %d times", n)
 		}
 		// One that crashed holds nobody up longer than its lease.
 		if err := p.WaitStale(b.Context(), job(9)); err != nil {

@@ -39,13 +39,25 @@ type Intent[T any] struct {
 	// (rule S2.1). Errors that implement NotApplied() bool, or were marked with NotApplied,
 	// need no classifier. It gets each part of a joined error by itself.
 	Classify func(err error) bool
+	// Probe asks the provider whether an effect happened whose outcome is unknown: by
+	// idempotency key, reference, or whatever else finds it. Return Applied, NotFound, or an
+	// error when it cannot be told. It is called by those who need to know, and by Keeper.Sweep;
+	// only after the claim's deadline and Config.Quiet, by one process at a time, never inside a
+	// transaction, with the effect's timeout (rule S8). It must not change anything at the
+	// provider. Declare the intent in Config.Intents, so that others than the claimer can ask.
+	Probe func(ctx context.Context, q Question) (Found[T], error)
+	// ReadYourWrites says that the provider shows what it has accepted at once, and for as long
+	// as an effect may be unknown, to whoever asks as Probe does. Only then NotFound means that
+	// the effect did not happen, and it may be called again. Lists and searches that lag behind
+	// do not qualify. A wrong word here duplicates.
+	ReadYourWrites bool
 }
 
 func (in Intent[T]) traits() traits {
 	return traits{
 		name: in.Name, answering: in.Answering || in.Name == "reply", distinct: in.Distinct, repeatable: in.Repeatable,
 		forever: in.Forever, honoursKey: in.HonoursKey, maxCalls: in.MaxCalls, timeout: in.Timeout,
-		claimDeadline: in.ClaimDeadline, classify: in.Classify,
+		claimDeadline: in.ClaimDeadline, classify: in.Classify, probe: in.probe(), readYourWrites: in.ReadYourWrites,
 	}
 }
 

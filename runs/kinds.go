@@ -63,6 +63,7 @@ const (
 	EventReported       = fence.EventReported       // something else wrote to the conversation (S5)
 	EventEcho           = fence.EventEcho           // a report was one of our own effects (S5)
 	EventResolved       = fence.EventResolved       // a person or a probe decided an unknown (S8)
+	EventProbed         = fence.EventProbed         // a probe was made, and the outcome is still unknown (S8)
 	EventCancelled      = fence.EventCancelled      // a run was cancelled (S10.3)
 	EventReleased       = fence.EventReleased       // a handler returned without ending its run (S10.2)
 	EventParked         = fence.EventParked         // a job was stopped for a person or a probe (S1)

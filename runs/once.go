@@ -30,7 +30,7 @@ func (k *Keeper) onceNoValue(ctx context.Context, r *Run, conversation string, e
 	if fn == nil {
 		return noFunc(e.Intent)
 	}
-	o, err := k.prepare(conversation, traitsOf(e.Intent), e.Key, e.with())
+	o, err := k.prepare(conversation, k.traitsOf(e.Intent), e.Key, e.with())
 	if err != nil {
 		return err
 	}
@@ -48,6 +48,10 @@ type effectFunc func(ctx context.Context, call *Call) (kept, error)
 // once claims, calls and settles one effect. It returns the committed call when the effect
 // was done before, nil when it was done now.
 func (k *Keeper) once(ctx context.Context, r *Run, conversation string, o *order, fn effectFunc) (*fence.Call, error) {
+	if r == nil {
+		k.enter() // an effect of a run is part of its delivery
+		defer k.exit()
+	}
 	if k.seam.Off.Has(sabotage.ClaimNotDurable) {
 		return k.onceUndurably(ctx, r, conversation, o, fn)
 	}
@@ -71,6 +75,12 @@ func (k *Keeper) claim(ctx context.Context, r *Run, conversation string, o *orde
 	for pause := k.config.PollMin; ; pause = min(2*pause, k.config.PollMax) {
 		a, err := k.ask(ctx, r, conversation, o)
 		refused := asRefused(err)
+		if !o.request.Probed {
+			if o.request.Probed, _ = k.probeFor(ctx, conversation, refused, &o.traits); o.request.Probed {
+				a, err = k.ask(ctx, r, conversation, o)
+				refused = asRefused(err)
+			}
+		}
 		if refused == nil || refused.Reason != fence.ReasonInFlight || o.wait == 0 {
 			return a, err
 		}

@@ -96,7 +96,7 @@ func (k *Keeper) onceTxNoValue(ctx context.Context, r *Run, tx any, conversation
 	if fn == nil {
 		return noFunc(e.Intent)
 	}
-	o, err := k.prepare(conversation, traitsOf(e.Intent), e.Key, e.with())
+	o, err := k.prepare(conversation, k.traitsOf(e.Intent), e.Key, e.with())
 	if err != nil {
 		return err
 	}

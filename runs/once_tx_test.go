@@ -454,3 +454,23 @@ func TestATransactionOnAnotherLedgersFileIsRefused(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+func TestNothingIsProbedInATransaction(t *testing.T) {
+	s := newShop(t)
+	asked := 0
+	in := runs.Intent[int]{Name: "credit", Timeout: 1, ClaimDeadline: 2, Probe: func(context.Context, runs.Question) (runs.Found[int], error) {
+		asked++
+		return runs.Found[int]{}, nil
+	}}
+	keeper := s.Keeper
+	_, err := in.OnceOn(t.Context(), keeper, "c", runs.ID("x"), func(context.Context, *runs.Call) (int, error) { return 0, errNoAnswer }, runs.With{Timeout: 1e6, ClaimDeadline: 1e9})
+	if err == nil {
+		t.Fatal("no error")
+	}
+	tx := s.begin()
+	defer func() { _ = tx.Rollback() }()
+	_, err = in.OnceTxOn(t.Context(), keeper, tx, "c", runs.ID("x"), func(context.Context, *runs.Call) (int, error) { return 0, nil })
+	if !errors.Is(err, runs.ErrAmbiguous) || asked != 0 {
+		t.Errorf("got %v, probed %d times", err, asked)
+	}
+}

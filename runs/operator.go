@@ -48,10 +48,7 @@ func (k *Keeper) Cancel(ctx context.Context, run RunKey, o CancelOptions) (bool,
 	if err := k.open(); err != nil {
 		return false, err
 	}
-	if err := key.ValidateName("queue", run.Queue, key.MaxQueue); err != nil {
-		return false, err
-	}
-	if err := key.ValidateName("id", run.ID, key.MaxJobID); err != nil {
+	if err := checkRunKey(run); err != nil {
 		return false, err
 	}
 	v, err := k.ledger.Cancel(ctx, fence.CancelRequest{Run: run, By: clean(o.By), Why: clean(o.Why), Dismiss: o.Dismiss})
@@ -138,6 +135,10 @@ type Resolution struct {
 	// By and Note are recorded; Reference is the provider's, if known.
 	By, Note  string
 	Reference string
+	// Value is the effect's value as JSON, which replays return; only with Happened, and at most
+	// Config.MaxResult bytes. Defaults to none: then a replay of an effect that has a value gets
+	// ErrValueNotKept.
+	Value []byte
 	// Force decides also while the claim's deadline has not passed. The call may be under
 	// way: what it does then is recorded, and a success after "did not happen" raises
 	// duplicate.
@@ -167,9 +168,12 @@ func (k *Keeper) Resolve(ctx context.Context, conversation, effectID string, v R
 	if v.By == "" {
 		return nil, nil, fmt.Errorf("fencedrun: resolve: Resolution.By is empty: say who decides")
 	}
+	if err := k.checkValue(v); err != nil {
+		return nil, nil, err
+	}
 	verdict, now, err := k.ledger.Resolve(ctx, conversation, fence.ResolveRequest{
 		Effect: effectID, Happened: v.Happened, By: clean(v.By), Note: clean(v.Note),
-		Reference: referenceOf(v.Reference), Force: v.Force,
+		Reference: referenceOf(v.Reference), Result: v.Value, HasResult: v.Value != nil, Force: v.Force,
 	})
 	if err != nil {
 		return nil, nil, k.failed(ctx, Job{Conversation: conversation}, "resolve", err)

@@ -88,6 +88,11 @@ func (r *Run) watch(sent time.Time) {
 	if r.over || r.loss != nil || !expires.After(r.expires) {
 		return
 	}
+	if !r.expires.IsZero() && !r.k.seam.Now().Before(r.expires) {
+		// The process slept, and a renewal came before the watchdog that is due. It proves
+		// nothing: a Begin that saw the lease lapsed may be about to be written.
+		return
+	}
 	if r.stop != nil {
 		r.stop()
 	}

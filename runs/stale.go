@@ -8,8 +8,11 @@ import (
 
 // WaitStale blocks until the newer delivery of the job has ended, or ctx is done; it returns
 // ctx's cause then. It is for queues whose record of a job cannot be left alone.
+//
+// The newer delivery may work for minutes and nobody waits for this one, so the ledger is asked
+// less and less often, at last every few seconds.
 func (k *Keeper) WaitStale(ctx context.Context, job Job) error {
-	for pause := k.config.PollMin; ; pause = min(2*pause, k.config.PollMax) {
+	for pause := k.config.PollMin; ; pause = min(2*pause, max(k.config.PollMax, soon)) {
 		alive, err := k.alive(ctx, job)
 		if err == nil && !alive {
 			return nil

@@ -380,6 +380,41 @@ func TestReplayOnlyDoesNotEnterARunThatWroteOrMayHave(t *testing.T) {
 	})
 }
 
+// What was written under another payload does not finish a job that was edited since (rule S4.2).
+func TestReplayOnlyEntersAnEditedJobUntilItsNewPayloadWrote(t *testing.T) {
+	onEach(t, func(b *bench) {
+		p := b.process()
+		only := runs.Delivery{ReplayOnly: true}
+		later := errors.New("later")
+		write := func(name string) func(ctx context.Context) error {
+			return func(ctx context.Context) error {
+				if _, err := runs.FromContext(ctx).CatchUp(ctx); err != nil {
+					return err
+				}
+				if err := once(ctx, tag(name), (&provider{}).do); err != nil {
+					return err
+				}
+				return later
+			}
+		}
+		never := func(context.Context) error { b.Error("entered"); return nil }
+
+		wantVerdict(b, p.Deliver(b.Context(), job(1), only, write("before")), runs.ActionReturn, "")
+		edited := job(1)
+		edited.Digest = "edited"
+		entered := 0
+		for range 2 { // the first of them dies before it has written anything
+			v := p.Deliver(b.Context(), edited, only, func(context.Context) error { entered++; return later })
+			wantVerdict(b, v, runs.ActionReturn, "")
+		}
+		if entered != 2 {
+			b.Errorf("entered %d times", entered)
+		}
+		wantVerdict(b, p.Deliver(b.Context(), edited, only, write("after")), runs.ActionReturn, "")
+		wantVerdict(b, p.Deliver(b.Context(), edited, only, never), runs.ActionDone, "replay_only")
+	})
+}
+
 func TestAPanicOnTheLastAttemptEndsTheRun(t *testing.T) {
 	onMemory(t, func(b *bench) {
 		p := b.process()

@@ -59,6 +59,10 @@
 // A completed job can be delivered again, because River writes completions in
 // batches; it is acknowledged without entering the worker.
 //
+// A resumable step (river.ResumableStep) that fails does not make the worker fail: River
+// makes an error of the worker's nil afterwards. The run then goes on with the job's next
+// attempt; what the step's error was, a refusal for instance, only River sees.
+//
 // A job whose Timeout is -1 is never rescued by River: after a crash it stays
 // running. The plugin warns when it sees one.
 //

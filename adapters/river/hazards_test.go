@@ -16,6 +16,7 @@ import (
 	"github.com/riverqueue/river/rivertype"
 
 	"github.com/fencedrun/fencedrun/adapters/internal/adaptertest/riverharness"
+	"github.com/fencedrun/fencedrun/internal/services/private"
 )
 
 // The tests of this file show, on the real River and without our library, what
@@ -54,7 +55,7 @@ func (l *list[T]) all() []T {
 	return slices.Clone(l.items)
 }
 
-func wantState(t *testing.T, b *riverharness.Bench, id int64, want rivertype.JobState) *rivertype.JobRow {
+func wantState[TTx any](t *testing.T, b *riverharness.BenchOf[TTx], id int64, want rivertype.JobState) *rivertype.JobRow {
 	t.Helper()
 	row := b.Row(id)
 	if row == nil {
@@ -73,68 +74,80 @@ type multi struct{ error }
 func (multi) Jobs() []*rivertype.JobRow   { return nil }
 func (multi) ErrorsByID() map[int64]error { return nil }
 
+// staleReturns is what becomes of the row of delivery 2 when delivery 1 returns while 2 is at work.
+var staleReturns = map[string]struct {
+	stale     error
+	state     rivertype.JobState // of the row, while delivery 2 is at work
+	delivered int32              // in the end
+	attempt   int                // of the row, while delivery 2 is at work
+}{
+	"nil completes it":            {nil, rivertype.JobStateCompleted, 2, 2},
+	"JobCancel cancels it":        {river.JobCancel(errors.New("no")), rivertype.JobStateCancelled, 2, 2},
+	"JobSnooze rewinds it":        {river.JobSnooze(time.Hour), rivertype.JobStateScheduled, 2, 0},
+	"JobSnooze(0) starts a third": {river.JobSnooze(0), rivertype.JobStateRunning, 3, 1},
+	"an error starts a third":     {errors.New("oops"), rivertype.JobStateRunning, 3, 3},
+	"a multi error leaves it":     {multi{errors.New("stale")}, rivertype.JobStateRunning, 2, 2},
+}
+
 // Completion asks only whether the row is running, never which delivery made
 // it so: what a stale delivery returns happens to the row of the newer one.
 func TestHazardStaleReturnIsAppliedToTheRowOfTheNewerDelivery(t *testing.T) {
-	for name, c := range map[string]struct {
-		stale     error
-		state     rivertype.JobState // of the row, while delivery 2 is at work
-		delivered int32              // in the end
-	}{
-		"nil completes it":            {nil, rivertype.JobStateCompleted, 2},
-		"JobCancel cancels it":        {river.JobCancel(errors.New("no")), rivertype.JobStateCancelled, 2},
-		"JobSnooze rewinds it":        {river.JobSnooze(time.Hour), rivertype.JobStateScheduled, 2},
-		"JobSnooze(0) starts a third": {river.JobSnooze(0), rivertype.JobStateRunning, 3},
-		"an error starts a third":     {errors.New("oops"), rivertype.JobStateRunning, 3},
-		"a multi error leaves it":     {multi{errors.New("stale")}, rivertype.JobStateRunning, 2},
-	} {
-		t.Run(name, func(t *testing.T) {
-			hazard(t, func(t *testing.T, b *riverharness.Bench) {
-				first, rest := make(gate), make(gate)
-				var delivered atomic.Int32
-				work := func(context.Context, *river.Job[riverharness.Args]) error {
-					if delivered.Add(1) == 1 {
-						first.wait()
-						return c.stale
-					}
-					rest.wait()
-					return nil
-				}
-				a := b.Start(nil, work)
-				job := b.Insert(riverharness.Args{}, nil)
-				time.Sleep(3 * time.Second)
-				go func() { _ = a.Stop(context.Background()) }()
-				time.Sleep(time.Second)
-				b.Release(job.ID)
-				b.Start(nil, work)
-				time.Sleep(3 * time.Second)
-				if n := delivered.Load(); n != 2 {
-					t.Fatalf("delivered %d times, want 2 before the stale one returns", n)
-				}
-				before := wantState(t, b, job.ID, rivertype.JobStateRunning)
+	for name := range staleReturns {
+		t.Run(name, func(t *testing.T) { hazard(t, func(t *testing.T, b *riverharness.Bench) { returnStale(t, b, name) }) })
+	}
+}
 
-				first.open()
-				time.Sleep(10 * time.Second)
-				row := wantState(t, b, job.ID, c.state)
-				if n := delivered.Load(); n != c.delivered {
-					t.Errorf("delivered %d times, want %d", n, c.delivered)
-				}
-				if name == "JobSnooze rewinds it" && row.Attempt != 0 {
-					t.Errorf("attempt = %d, want 0", row.Attempt)
-				}
-				if name == "a multi error leaves it" {
-					if row.Attempt != before.Attempt || len(row.Errors) != 0 {
-						t.Errorf("attempt %d, errors %v: the row was touched", row.Attempt, row.Errors)
-					}
-					rest.open()
-					time.Sleep(10 * time.Second)
-					wantState(t, b, job.ID, rivertype.JobStateCompleted)
-					return
-				}
-				rest.open()
-			})
+func TestHazardStaleReturnOnPostgres(t *testing.T) {
+	at := private.ServicePostgres.Need(t)
+	for name := range staleReturns {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { returnStale(t, riverharness.NewOnPostgres(t, at, nil), name) })
 		})
 	}
+}
+
+func returnStale[TTx any](t *testing.T, b *riverharness.BenchOf[TTx], name string) {
+	c := staleReturns[name]
+	first, rest := make(gate), make(gate)
+	var delivered atomic.Int32
+	work := func(context.Context, *river.Job[riverharness.Args]) error {
+		if delivered.Add(1) == 1 {
+			first.wait()
+			return c.stale
+		}
+		rest.wait()
+		return nil
+	}
+	a := b.Start(nil, work)
+	job := b.Insert(riverharness.Args{}, nil)
+	time.Sleep(3 * time.Second)
+	go func() { _ = a.Stop(context.Background()) }()
+	time.Sleep(time.Second)
+	b.Release(job.ID)
+	b.Start(nil, work)
+	time.Sleep(3 * time.Second)
+	if n := delivered.Load(); n != 2 {
+		t.Fatalf("delivered %d times, want 2 before the stale one returns", n)
+	}
+
+	first.open()
+	time.Sleep(10 * time.Second)
+	row := wantState(t, b, job.ID, c.state)
+	if n := delivered.Load(); n != c.delivered {
+		t.Errorf("delivered %d times, want %d", n, c.delivered)
+	}
+	if row.Attempt != c.attempt {
+		t.Errorf("attempt = %d, want %d", row.Attempt, c.attempt)
+	}
+	rest.open()
+	if name != "a multi error leaves it" {
+		return
+	}
+	if len(row.Errors) != 0 {
+		t.Errorf("errors %v: the row was touched", row.Errors)
+	}
+	time.Sleep(10 * time.Second)
+	wantState(t, b, job.ID, rivertype.JobStateCompleted)
 }
 
 // A Worker.Middleware sits outside of every plugin and can hide the value.

@@ -49,14 +49,27 @@ func (p *Plugin) Work(ctx context.Context, row *rivertype.JobRow, doInner func(c
 	}
 	defer p.at.leave(row.ID, fetchedAt)
 
+	entered := false
 	v := p.deliver(ctx, row, job, func(ctx context.Context) error {
-		return doInner(context.WithValue(ctx, inside{}, key))
+		entered = true
+		err := doInner(context.WithValue(ctx, inside{}, key))
+		if err == nil && !stepsDone(ctx) {
+			return errSteps
+		}
+		return err
 	})
 	if v.Action == runs.ActionStale {
 		return p.stale(ctx, job, v.Err)
 	}
 	note(ctx, row, v)
-	return result(v, p.config.CancelDropped)
+	if v.Action == runs.ActionReturn && errors.Is(v.Err, errSteps) {
+		return nil // the worker's, of which River makes the step's error
+	}
+	err = result(v, p.config.CancelDropped)
+	if err == nil && !entered {
+		passSteps(ctx, row)
+	}
+	return err
 }
 
 func (p *Plugin) deliver(ctx context.Context, row *rivertype.JobRow, job runs.Job, worker func(context.Context) error) runs.Verdict {

@@ -91,6 +91,15 @@ func Chaos(args []string, stdout, stderr io.Writer) int {
 	if wrong := o.check(); wrong != "" {
 		return f.refuse(stderr, wrong)
 	}
+	for _, name := range []string{o.html, o.mermaid} {
+		if name == "" {
+			continue
+		}
+		if err := writable(name); err != nil {
+			fmt.Fprintln(stderr, "fencedrun chaos:", err)
+			return exitFound
+		}
+	}
 	if f.set("for") && !f.set("seeds") {
 		o.seeds = mostSeeds
 	}

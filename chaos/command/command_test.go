@@ -162,3 +162,30 @@ func TestACampaignThatEndsEarlySaysThatGapsWereNotJudged(t *testing.T) {
 		t.Errorf("without -for it says so, too:\n%s", c.stderr)
 	}
 }
+
+// A file that cannot be written is found out before the search, and one that is there is kept.
+func TestAFileThatCannotBeWrittenEndsAtOnce(t *testing.T) {
+	for _, flag := range []string{"-html", "-mermaid"} {
+		c := chaos("-seeds", "1000000000", flag, filepath.Join(t.TempDir(), "no", "such", "file"))
+		if c.code != exitFound || c.out != "" || !strings.Contains(c.stderr, "no such file") {
+			t.Errorf("%s: exit %d: %s%s", flag, c.code, c.out, c.stderr)
+		}
+	}
+	kept := filepath.Join(t.TempDir(), "page.html")
+	if err := os.WriteFile(kept, []byte("old"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	chaos("-seeds", "1", "-html", kept).want(t, exitOK, "", "there is no world to write")
+	if text, err := os.ReadFile(kept); err != nil || string(text) != "old" {
+		t.Errorf("%q, %v", text, err)
+	}
+}
+
+func TestHelpSaysWhatAFlagTakes(t *testing.T) {
+	c := chaos("-h")
+	for _, want := range []string{"-for DURATION", "-seeds N", "-html FILE", "-handler NAME"} {
+		c.want(t, exitOK, want, "")
+	}
+	// Two words in the last column's heading, and none of it runs into the one before.
+	chaos("-seeds", "1").want(t, exitOK, " beat  by itself\n", "")
+}

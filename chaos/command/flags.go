@@ -117,6 +117,8 @@ func (f *flags) help() string {
 				head = "-" + have.Name + " FILE"
 			case strings.HasPrefix(takes, "the URL"):
 				head = "-" + have.Name + " URL"
+			case strings.HasPrefix(takes, "a duration"):
+				head = "-" + have.Name + " DURATION"
 			case strings.HasPrefix(takes, "a whole number"):
 				head = "-" + have.Name + " N"
 			default:

@@ -25,9 +25,17 @@ about every message without an answer: it must be listed as open, or its answer 
 Else it was lost silently.
 
 Without flags there is no server: the ledger is a SQLite file, and the coordinator hands out the
-jobs by itself. With -ledger and -queue the servers are yours. Give it servers that nobody else
-needs: it makes Redis forget its scripts (SCRIPT FLUSH), which other programs must bear. What it
-creates has names that begin with fencedrun_live_, and is removed in the end, on Ctrl-C too.
+jobs by itself. With -ledger postgres or -ledger redis it starts a server of its own on this
+machine, which must have one installed, and breaks that as well, every few seconds: the whole
+server stands still (SIGSTOP) for longer than leases and claim deadlines; it is killed (an
+immediate shutdown of Postgres, SIGKILL to Redis, which flushes each change before it answers)
+and started on what it left; or one of Postgres's processes is (SIGKILL), and Postgres recovers.
+Both are gone in the end, and the table counts what they went through.
+
+With a URL the server is yours: it is never stopped. Give it one that nobody else needs: its
+clients are dropped, and Redis forgets its scripts (SCRIPT FLUSH), which other programs must
+bear. What is created there has names that begin with fencedrun_live_, and is removed in the
+end, on Ctrl-C too.
 
 What strikes whom depends on the seed, when it does on the machine: two storms of one seed are
 alike, not equal. Lease, effect timeout and claim deadline are a second or less, so that a minute
@@ -36,6 +44,8 @@ holds thousands of jobs and every deadline is overrun all the time.
 Examples:
   fencedrun chaos live                        a quarter of a minute, no server needed
   fencedrun chaos live -without               the same without the library: look at duplicates
+  fencedrun chaos live -minutes 5 -queue river -ledger postgres
+  fencedrun chaos live -queue asynq -ledger redis -json
   fencedrun chaos live -minutes 5 -queue river -ledger postgres://me@localhost/test
   fencedrun chaos live -minutes 5 -queue asynq -ledger redis://localhost:6379
   fencedrun chaos live -queue asynq -queue-url redis://localhost -ledger postgres://me@localhost/test
@@ -56,9 +66,9 @@ func Live(args []string, stdout, stderr io.Writer) int {
 	var asJSON bool
 	minutes := 0.25
 	f := newFlags("fencedrun chaos live", liveIntro)
-	f.stringVar(&c.Ledger, "ledger", "the URL of a server, postgres://… or redis://…", "where the ledger is, without TLS; a SQLite file of its own if not given")
+	f.stringVar(&c.Ledger, "ledger", "the URL of a server, postgres://… or redis://…, or postgres or redis", "where the ledger is, without TLS; postgres or redis for a server that is started for the storm, and stopped and restarted by it; a SQLite file of its own if not given")
 	f.stringVar(&c.Queue, "queue", "one of plain, river, asynq", "what hands out the jobs: plain (the coordinator itself), river (on Postgres or a SQLite file) or asynq (on Redis); plain if not given")
-	f.stringVar(&c.QueueURL, "queue-url", "the URL of a server, postgres://… for river, redis://… for asynq", "where the queue is; the ledger's server if that can be; else a SQLite file for river, and asynq needs one")
+	f.stringVar(&c.QueueURL, "queue-url", "the URL of a server, postgres://… for river, redis://… for asynq, or postgres or redis", "where the queue is, as with -ledger; the ledger's server if that can be; else a SQLite file for river, and asynq needs one")
 	f.Float64Var(&minutes, "minutes", minutes, "how long faults strike; up to a minute more for what is left then")
 	f.takes["minutes"] = "a whole number or a fraction, 0.05 to 10000"
 	f.uint64Var(&c.Seed, "seed", 1, "a whole number, 0 or more", "what strikes whom")
@@ -82,7 +92,7 @@ func Live(args []string, stdout, stderr io.Writer) int {
 	defer stop()
 	r, err := storm.Run(ctx, c)
 	if setup := (*storm.SetupError)(nil); errors.As(err, &setup) {
-		return f.refuse(stderr, setup.Error())
+		return f.refuse(stderr, f.misset(setup))
 	}
 	if err == nil {
 		if asJSON {
@@ -103,6 +113,16 @@ func Live(args []string, stdout, stderr io.Writer) int {
 		return exitFound
 	}
 	return exitOK
+}
+
+// misset names the flag that a storm could not begin with, and what that takes. A URL is not
+// shown: it may hold a password.
+func (f *flags) misset(setup *storm.SetupError) string {
+	name := map[string]string{"Ledger": "ledger", "Queue": "queue", "QueueURL": "queue-url"}[setup.Field]
+	if name == "" {
+		return setup.Error()
+	}
+	return fmt.Sprintf("-%s: %v; -%s takes %s", name, setup, name, f.takes[name])
 }
 
 // isTerminal reports whether w is something that people look at, where a line can be rewritten.

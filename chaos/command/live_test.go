@@ -25,7 +25,7 @@ func live(args ...string) called {
 func TestALiveStormPrintsATableAndJSON(t *testing.T) {
 	t.Parallel()
 	c := live("-minutes", "0.05", "-seed", "4")
-	for _, want := range []string{"seed ", "kills ", "duplicates ", "lost "} {
+	for _, want := range []string{"WHAT ", "seed ", "kills ", "duplicates ", "lost "} {
 		if !strings.Contains(c.out, want) {
 			t.Errorf("the table has no row %q", want)
 		}
@@ -47,9 +47,11 @@ func TestALiveStormThatCannotBeMeantExitsWith2(t *testing.T) {
 		"-minutes NaN":                           "-minutes takes",
 		"-minutes soon":                          "-minutes takes",
 		"-seed -1":                               "-seed takes",
-		"-queue sqs":                             "none of plain, river and asynq",
+		"-queue sqs":                             "-queue takes one of plain, river, asynq",
 		"-queue asynq":                           "give its URL",
 		"-ledger mysql://x":                      "begins neither with",
+		"-ledger bogus":                          "-ledger takes the URL of a server, postgres://… or redis://…, or postgres or redis",
+		"-queue river -queue-url redis":          "-queue-url takes the URL of a server",
 		"-without -ledger redis:":                "there is no ledger",
 		"now":                                    "there are only flags",
 		"-ledger redis://127.0.0.1:1 -minutes 1": "cannot be used",
@@ -60,5 +62,14 @@ func TestALiveStormThatCannotBeMeantExitsWith2(t *testing.T) {
 	}
 	if c := live("-h"); c.code != exitOK || !strings.Contains(c.out, "-minutes N") || !strings.Contains(c.out, "Examples:") {
 		t.Errorf("-h: exit %d: %s", c.code, c.out)
+	}
+}
+
+// A URL may hold a password.
+func TestAURLThatCannotBeMeantIsNotShown(t *testing.T) {
+	for _, args := range [][]string{{"-ledger", "mysql://me:secret@x"}, {"-queue", "river", "-queue-url", "redis://me:secret@x"}} {
+		if c := live(args...); c.code != exitUsage || strings.Contains(c.stderr+c.out, "secret") {
+			t.Errorf("%q: exit %d: %s%s", args, c.code, c.stderr, c.out)
+		}
 	}
 }

@@ -163,6 +163,21 @@ func (o *options) show(e *sim.Engine, cfg sim.Config, again replay) (*world, err
 	return w, nil
 }
 
+// writable returns the error that writing to a file would end with, so that nobody finds out after
+// minutes of search. It leaves what is there as it is.
+func writable(name string) error {
+	_, missing := os.Lstat(name)
+	f, err := os.OpenFile(name, os.O_CREATE|os.O_WRONLY, 0o666) //nolint:gosec // as os.Create does
+	if err != nil {
+		return err
+	}
+	err = f.Close()
+	if errors.Is(missing, os.ErrNotExist) {
+		err = errors.Join(err, os.Remove(name))
+	}
+	return err
+}
+
 func write(name string, to func(io.Writer) error) error {
 	f, err := os.Create(name)
 	if err != nil {

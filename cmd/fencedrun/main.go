@@ -1,42 +1,32 @@
-// Command fencedrun shows what the library promises, under faults, and makes the tables of ledgers.
+// Command fencedrun shows and decides what a ledger does not know by itself, keeps it in order,
+// and shows what the library promises, under faults.
 package main
 
 import (
-	"fmt"
 	"io"
 	"os"
 
+	"github.com/spf13/cobra"
+
 	"github.com/fencedrun/fencedrun/chaos/command"
+	"github.com/fencedrun/fencedrun/cmd/fencedrun/internal/operator"
 )
 
 func main() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) }
 
-const usage = `usage: fencedrun <command> [flags]
-
-  demo      play conversations under faults, with the library and without it
-  chaos     search for a world in which a promise is broken; "chaos live" does it with real
-            processes, queues and servers
-  migrate   make the tables of a ledger on Postgres, or print the SQL for it
-
-fencedrun <command> -h says more about each.
-`
-
 func run(args []string, stdout, stderr io.Writer) int {
-	if len(args) == 0 {
-		fmt.Fprint(stderr, usage)
-		return 2
+	root := operator.New(stdout, stderr)
+	root.AddCommand(
+		passed("demo", "play conversations under faults, with the library and without it", command.Demo, stdout, stderr),
+		passed("chaos", `look for a world that breaks a promise; "chaos live" does it for real`, command.Chaos, stdout, stderr),
+	)
+	return operator.Run(root, args)
+}
+
+// passed makes a command that parses its own flags and chooses its own exit codes.
+func passed(name, short string, run func([]string, io.Writer, io.Writer) int, stdout, stderr io.Writer) *cobra.Command {
+	return &cobra.Command{
+		Use: name, Short: short, GroupID: operator.GroupFaults, DisableFlagParsing: true,
+		RunE: func(_ *cobra.Command, args []string) error { return operator.Exit(run(args, stdout, stderr)) },
 	}
-	switch args[0] {
-	case "demo":
-		return command.Demo(args[1:], stdout, stderr)
-	case "chaos":
-		return command.Chaos(args[1:], stdout, stderr)
-	case "migrate":
-		return migrate(args[1:], stdout, stderr)
-	case "-h", "-help", "--help", "help":
-		fmt.Fprint(stdout, usage)
-		return 0
-	}
-	fmt.Fprintf(stderr, "fencedrun: no command is called %q\n\n%s", args[0], usage)
-	return 2
 }

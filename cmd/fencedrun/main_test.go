@@ -3,25 +3,32 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"os/exec"
 	"slices"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/rogpeppe/go-internal/testscript"
 )
 
 func TestMain(m *testing.M) {
-	testscript.Main(m, map[string]func(){"fencedrun": main})
+	testscript.Main(m, map[string]func(){"fencedrun": main, "fill": fill})
 }
 
 // The command line, as a process: see testdata.
-func TestScripts(t *testing.T) {
-	testscript.Run(t, testscript.Params{
-		Dir: "testdata",
+func TestScripts(t *testing.T) { testscript.Run(t, params("testdata")) }
+
+func params(dir string) testscript.Params {
+	return testscript.Params{
+		Dir: dir,
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"keys":  keys,
 			"lines": lines,
+			"code":  code,
+			"short": short,
 		},
 		Condition: func(cond string) (bool, error) {
 			if cond == "race" {
@@ -29,7 +36,7 @@ func TestScripts(t *testing.T) {
 			}
 			return false, fmt.Errorf("no condition is called %q", cond)
 		},
-	})
+	}
 }
 
 // keys FILE GOLDEN compares the keys of a JSON file, with the kind of what is under each, to a
@@ -75,6 +82,56 @@ func walk(path string, v any, keys map[string]bool) {
 	}
 }
 
+// code N COMMAND… runs a command that must exit with N. What it printed is for the next commands.
+func code(ts *testscript.TestScript, neg bool, args []string) {
+	var want int
+	if len(args) < 2 || neg {
+		ts.Fatalf("usage: code n command...")
+	}
+	if _, err := fmt.Sscan(args[0], &want); err != nil {
+		ts.Fatalf("%q is no exit code", args[0])
+	}
+	got := 0
+	if err := ts.Exec(args[1], args[2:]...); err != nil {
+		var exit *exec.ExitError
+		if !errors.As(err, &exit) {
+			ts.Fatalf("%v", err)
+		}
+		got = exit.ExitCode()
+	}
+	if got != want {
+		ts.Fatalf("it exits with %d, not %d", got, want)
+	}
+	for i, l := range strings.Split(ts.ReadFile("stdout"), "\n") {
+		if n := utf8.RuneCountInString(l); n > 100 && !strings.Contains(l, "fencedrun ") && !slices.Contains(args, "--json") && !slices.Contains(args, "--print") {
+			ts.Fatalf("line %d has %d characters: %s", i+1, n, l)
+		}
+		if strings.ContainsRune(l, '\x1b') {
+			ts.Fatalf("line %d holds what a terminal obeys: %q", i+1, l)
+		}
+	}
+}
+
+// short VARIABLE FIELD sets a variable to a field of the JSON that was printed last, such as
+// unknown.0.short.
+func short(ts *testscript.TestScript, neg bool, args []string) {
+	var v any
+	ts.Check(json.Unmarshal([]byte(ts.ReadFile("stdout")), &v))
+	for step := range strings.SplitSeq(args[1], ".") {
+		switch in := v.(type) {
+		case map[string]any:
+			v = in[step]
+		case []any:
+			v = in[int(step[0]-'0')]
+		}
+	}
+	text, ok := v.(string)
+	if !ok {
+		ts.Fatalf("%s is %v", args[1], v)
+	}
+	ts.Setenv(args[0], text)
+}
+
 // lines FILE MOST fails when a file has more lines, or one that is too long to be read.
 func lines(ts *testscript.TestScript, neg bool, args []string) {
 	var most int
@@ -91,7 +148,7 @@ func TestRunSaysWhichCommandsThereAre(t *testing.T) {
 	for _, c := range []struct {
 		args []string
 		code int
-	}{{nil, 2}, {[]string{"nope"}, 2}, {[]string{"-h"}, 0}, {[]string{"help"}, 0}} {
+	}{{nil, 2}, {[]string{"-h"}, 0}, {[]string{"--help"}, 0}, {[]string{"help"}, 0}} {
 		var stdout, stderr bytes.Buffer
 		if code := run(c.args, &stdout, &stderr); code != c.code {
 			t.Errorf("%q exits with %d", c.args, code)
@@ -100,7 +157,7 @@ func TestRunSaysWhichCommandsThereAre(t *testing.T) {
 		if c.code != 0 {
 			out = stderr.String()
 		}
-		if !strings.Contains(out, "demo") || !strings.Contains(out, "chaos") {
+		if !strings.Contains(out, "  audit ") || !strings.Contains(out, "  chaos ") {
 			t.Errorf("%q: %s", c.args, out)
 		}
 	}

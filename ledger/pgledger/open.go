@@ -16,6 +16,10 @@ import (
 // DefaultSchema is the schema of a ledger whose Config names none.
 const DefaultSchema = "fencedrun"
 
+// ErrNotMigrated is what Open fails with when the schema has no tables of a ledger, or those of
+// an older version of this library.
+var ErrNotMigrated = errors.New("run pgledger.Migrate")
+
 // Config says where a ledger is and how it is reached. Nil, and the zero value of each field, mean
 // the defaults.
 type Config struct {
@@ -142,8 +146,8 @@ func (s *Store) check(ctx context.Context) error {
 	case is.readOnly:
 		return errors.New("the session is read-only (default_transaction_read_only is on): the ledger must be written")
 	case !is.migrated:
-		return fmt.Errorf("database %s has no ledger in schema %s: run pgledger.Migrate once, or the SQL of pgledger.MigrationSQL",
-			is.database, s.config.Schema)
+		return fmt.Errorf("database %s has no ledger in schema %s: %w once, or the SQL of pgledger.MigrationSQL",
+			is.database, s.config.Schema, ErrNotMigrated)
 	}
 	var version int
 	var writable *bool
@@ -155,8 +159,8 @@ func (s *Store) check(ctx context.Context) error {
 		return fmt.Errorf("the tables in schema %s are of version %d and this library knows %d: a newer version has migrated them",
 			s.config.Schema, version, len(migrations))
 	case version < len(migrations):
-		return fmt.Errorf("the tables in schema %s are of version %d and this library needs %d: run pgledger.Migrate",
-			s.config.Schema, version, len(migrations))
+		return fmt.Errorf("the tables in schema %s are of version %d and this library needs %d: %w",
+			s.config.Schema, version, len(migrations), ErrNotMigrated)
 	case writable == nil || !*writable:
 		return fmt.Errorf("role %s may not select, insert, update and delete in the tables of schema %s", is.role, s.config.Schema)
 	}

@@ -36,6 +36,14 @@ func (s *Store) check(ctx context.Context) error {
 // that may not be written is noticed now.
 func (s *Store) checkFormat(ctx context.Context) error {
 	key := s.config.Prefix + ":format"
+	if s.config.MustExist {
+		switch err := s.client.Get(ctx, key).Err(); {
+		case errors.Is(err, redis.Nil):
+			return fmt.Errorf("%w: nothing was stored under the prefix %q", ErrNoLedger, s.config.Prefix)
+		case err != nil:
+			return fmt.Errorf("read %s: %w", key, err)
+		}
+	}
 	if err := s.client.SetNX(ctx, key, format, 0).Err(); err != nil {
 		return fmt.Errorf("write %s: %w", key, err)
 	}

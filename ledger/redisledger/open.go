@@ -41,6 +41,10 @@ type Config struct {
 	// is delivered again is done again.
 	AcceptNoAOF bool
 
+	// MustExist makes Open fail with ErrNoLedger, instead of beginning a ledger, when nothing was
+	// ever stored under Prefix: for tools that look at a ledger of somebody else's.
+	MustExist bool
+
 	// Sharded says that client is a proxy that shows several servers as one, such as Redis
 	// Enterprise or Envoy: then no script touches keys of two hash tags. A
 	// redis.ClusterClient needs no telling.
@@ -49,6 +53,9 @@ type Config struct {
 	// Logger is told what is wrong but no error. Defaults to slog.Default().
 	Logger *slog.Logger
 }
+
+// ErrNoLedger is what Open fails with when Config.MustExist is set and there is no ledger.
+var ErrNoLedger = errors.New("there is no ledger")
 
 // Open opens the ledger in the Redis that client is connected to: a server, a Cluster or what
 // Sentinel says is the master. client stays the caller's and is not closed. ctx bounds Open itself.
@@ -89,6 +96,16 @@ func Connect(ctx context.Context, address string, config *Config) (*Store, error
 	}
 	s.own = true
 	return s, nil
+}
+
+// Dial returns a client as Connect makes one, for a program that asks the server something else as
+// well. It does not connect yet, and is the caller's to close.
+func Dial(address string) (redis.UniversalClient, error) {
+	client, err := dial(address)
+	if err != nil {
+		return nil, fmt.Errorf("redisledger: dial: %w", err)
+	}
+	return client, nil
 }
 
 // dial makes a client. Errors do not show the address: it may hold a password.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -33,7 +34,15 @@ type Config struct {
 	// effects. Defaults to false: only what must never be lost is flushed, see the package's
 	// documentation.
 	FlushAll bool
+
+	// MustExist makes Open fail with ErrNoLedger, instead of making or migrating one, when path
+	// has no ledger of this version: for tools that look at a ledger of somebody else's.
+	MustExist bool
 }
+
+// ErrNoLedger is what Open fails with when Config.MustExist is set and path has no ledger of this
+// version.
+var ErrNoLedger = errors.New("there is no ledger")
 
 const (
 	defaultBusyTimeout = 10 * time.Second
@@ -70,6 +79,12 @@ func open(ctx context.Context, path string, config *Config, s *seam.Seam, ownClo
 	dsn, err := dataSource(path, c)
 	if err != nil {
 		return nil, fmt.Errorf("sqliteledger: open: %w", err)
+	}
+	if c.MustExist {
+		if _, err := os.Stat(path); errors.Is(err, os.ErrNotExist) {
+			return nil, fmt.Errorf("sqliteledger: open %s: %w: there is no such file", path, ErrNoLedger)
+		}
+		extra += "&mode=rw" // nor makes SQLite one, when the file is gone by then
 	}
 	store := &Store{
 		config: c, seam: s, dsn: dsn + extra, path: path, asks: map[*query]*sql.Stmt{},
@@ -123,7 +138,9 @@ func (s *Store) prepare(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		current = version == len(migrations)
+		if current = version == len(migrations); !current && s.config.MustExist {
+			return fmt.Errorf("%w of this version: its tables are of version %d and this library needs %d", ErrNoLedger, version, len(migrations))
+		}
 		// WAL is a property of the file. It is set outside transactions only.
 		var mode string
 		err = s.writer.conn.QueryRowContext(ctx, "pragma journal_mode = wal").Scan(&mode)

@@ -105,6 +105,9 @@ func (s *Store) ask(ctx context.Context, q *query, each func(*sql.Rows) error, a
 func (s *Store) asking(ctx context.Context, q *query) (*sql.Stmt, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.asks == nil {
+		return nil, errClosed
+	}
 	if stmt := s.asks[q]; stmt != nil {
 		return stmt, nil
 	}
@@ -187,6 +190,10 @@ func (s *Store) Close() error {
 	defer s.turn.Unlock()
 	s.closed = true
 	err := s.writer.discard()
+	s.mu.Lock()
+	err = errors.Join(err, finalize(s.asks))
+	s.asks = nil
+	s.mu.Unlock()
 	if s.readers != nil {
 		err = errors.Join(err, s.readers.Close())
 	}

@@ -41,8 +41,18 @@ func (w *writer) discard() error {
 	if w.conn == nil {
 		return nil
 	}
-	err := errors.Join(w.conn.Close(), w.db.Close())
+	err := errors.Join(finalize(w.stmts), w.conn.Close(), w.db.Close())
 	*w = writer{}
+	return err
+}
+
+// finalize closes statements. With one of them open SQLite keeps its connection, and with it the
+// file, for ever.
+func finalize(stmts map[*query]*sql.Stmt) (err error) {
+	for _, stmt := range stmts {
+		err = errors.Join(err, stmt.Close())
+	}
+	clear(stmts)
 	return err
 }
 

@@ -201,8 +201,16 @@ var focus = map[string]Config{
 	"used-lease-forgiven":    {Mode: "exclusive", Faults: Faults(Cut, Outage, PauseLease, PauseDeadline, StoreError), Rate: 25},
 	"taken-forgotten": {Handler: "all", Order: "peers", Mode: "supersede", Tag: "none", Messages: 1, Budget: 5, Rate: 18,
 		Faults: Faults(Twin, EffectSlow, Grumpy, PauseShort, PauseLease)},
-	"not-started-counts": {Handler: "own", Tag: "none", Messages: 1, Budget: 5, Rate: 14, Attempts: 9, Faults: Faults(PauseAfter)},
-	"refused-for-ever":   {Handler: "read-each", Rate: 30, Messages: 3, Budget: 5, Provider: "naive"},
+	"not-started-counts":   {Handler: "own", Tag: "none", Messages: 1, Budget: 5, Rate: 14, Attempts: 9, Faults: Faults(PauseAfter)},
+	"edit-is-handled":      {Handler: "replay-only", Budget: 4, Rate: 20, Faults: Faults(EditedJob, Duplicate, Outage, StoreError, CrashAfter, JobTimeout)},
+	"one-key-is-two-deeds": {Faults: Faults(PauseDeadline, PauseAfter, Duplicate, Twin, JobTimeout), Rate: 25, Provider: "honours"},
+	"late-begin-releases":  {Mode: "exclusive", Faults: Faults(Duplicate, Twin, CrashAfter, PauseLease), Rate: 20, Budget: 4},
+	"probes-early":         {Provider: lasting, Rate: 20, Faults: Faults(LateSend, TimeoutBefore, TimeoutAfter, CrashLate)},
+	"not-found-believed":   {Provider: early, Rate: 20, Faults: Faults(LateSend, TimeoutBefore, CrashLate)},
+	"probes-crowd":         {Provider: lasting, Rate: 20, Faults: Faults(TimeoutAfter, TimeoutBefore, CrashAfter, PauseShort, PauseLease)},
+	"late-probes":          {Provider: lasting, Rate: 8, Budget: 5, Messages: 1, Faults: Faults(TimeoutAfter, TimeoutBefore, PauseAfter)},
+	"old-probe-counts":     {Provider: lasting, Rate: 8, Budget: 5, Messages: 1, Faults: Faults(TimeoutAfter, TimeoutBefore, PauseDeadline)},
+	"refused-for-ever":     {Handler: "read-each", Rate: 30, Messages: 3, Budget: 5, Provider: "naive"},
 }
 
 // Focused returns the campaign that is to notice that a rule is switched off.

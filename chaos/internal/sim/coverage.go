@@ -30,6 +30,7 @@ type Coverage struct {
 
 func (w *World) struck(f Fault, k kind) {
 	w.cov.Struck[f][k]++
+	w.tally.Struck++
 	if k == atStore || k == atBeat {
 		w.storeHits++
 	}
@@ -53,13 +54,17 @@ func (w *World) observe(_ context.Context, e runs.Event) {
 		}
 		w.committed = append(w.committed, key)
 	}
+	if e.Kind == "ambiguous" || e.Kind == "lapsed" || e.Kind == "probed" {
+		w.sweepLater()
+	}
 	if e.Kind == "reopened" {
 		w.presses++
 	}
-	if e.Kind == "released" {
+	if e.Kind == "released" || e.Kind == "lease_lost" {
 		for _, j := range w.jobs {
 			if j.id == e.Run.ID {
-				j.released = true
+				j.released = j.released || e.Kind == "released"
+				j.leaseLost = j.leaseLost || e.Kind == "lease_lost"
 			}
 		}
 	}
@@ -94,7 +99,7 @@ func (w *World) observe(_ context.Context, e runs.Event) {
 		}
 		w.trace = append(w.trace, Step{At: w.now, Lane: "ledger", Task: name, What: text, Event: &e, Proc: proc})
 	}
-	if e.Kind == "duplicate" && (w.cfg.Provider != "honours" || w.cfg.Strict) && w.tally.Words == 0 {
+	if e.Kind == "duplicate" && w.tally.Words == 0 {
 		w.fail("duplicate event", "the library itself reports a duplicate: %s %s", e.Effect.Intent, e.Effect.Key)
 	}
 }

@@ -35,7 +35,7 @@ type Demonstration struct {
 func (e *Engine) Demonstrate(seed uint64, n int) Demonstration {
 	d := Demonstration{Seed: seed, Conversations: n, Faults: map[string]int{}}
 	hash := seed
-	for _, provider := range []string{"naive", "honours", "fences"} {
+	for _, provider := range []string{"naive", "honours", "fences", lasting, early} {
 		c := Compared{Provider: provider}
 		for i := range n {
 			world := seed*1_000_003 + uint64(i)

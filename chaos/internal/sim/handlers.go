@@ -171,7 +171,7 @@ func (h *hand) once(key runs.EffectKey, s *send, with runs.With) error {
 		_, err := h.send(ctx, s)
 		return err
 	}
-	intent := runs.Intent[string]{Name: s.intent, Distinct: s.intent == "tag" || s.intent == "line"}
+	intent := w.asked(runs.Intent[string]{Name: s.intent, Distinct: distinct(s.intent)})
 	if w.cfg.Provider == "honours" {
 		intent.HonoursKey = 24 * time.Hour
 	}

@@ -222,7 +222,7 @@ func elsewhere(h *hand) error {
 			_, err := h.send(h.ctx, s)
 			return err
 		}
-		intent := runs.Intent[string]{Name: "reply"}
+		intent := h.w.asked(runs.Intent[string]{Name: "reply"})
 		with := runs.With{Answers: ids(open)}
 		claim, err := intent.Claim(h.effectCtx(), runs.ID(id), 10*time.Minute, with)
 		if err != nil || claim.Done() {

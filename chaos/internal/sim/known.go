@@ -13,6 +13,7 @@ type Verified struct {
 	// Selftest holds the cells that still notice, with the worlds that do.
 	Selftest
 	Stale int    // of them, how many needed another world, because the code has changed
+	Other []Cell // … and which world notices something else than it did
 	Lost  []Cell // those that notice no more
 }
 
@@ -25,7 +26,11 @@ func (e *Engine) Verify(s Selftest) (Verified, error) {
 		if err != nil {
 			return v, err
 		}
-		if r.Violation != "" {
+		if noticedBy(c.Driver, r) {
+			if kind := word(r.Kind); kind != c.Kind {
+				c.Kind = kind
+				v.Other = append(v.Other, c)
+			}
 			v.Cells = append(v.Cells, c)
 			continue
 		}
@@ -55,12 +60,12 @@ func (e *Engine) again(c Cell) (Cell, error) {
 		}
 		if c.Driver == driverExhaustive {
 			if out := e.Exhaust(cfg, 3000); out.Found != nil {
-				found.Choices, found.Kind = trimmed(out.Found.Choices), out.Found.Kind
+				found.Choices, found.Kind = trimmed(out.Found.Choices), word(out.Found.Kind)
 			}
 			return found, nil
 		}
-		if r := e.Seed(cfg, seed, false); r.Violation != "" {
-			found.Seed, found.Kind = seed, r.Kind
+		if r := e.Seed(cfg, seed, false); noticedBy(c.Driver, r) {
+			found.Seed, found.Kind = seed, word(r.Kind)
 			return found, nil
 		}
 	}

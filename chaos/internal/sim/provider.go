@@ -22,6 +22,7 @@ type send struct {
 	task   string
 	params string
 	due    int64 // for a late one
+	left   int64 // when the request was made
 	echoed bool
 	// claimed is the step at which its claim was written, 0 while it has none.
 	claimed int
@@ -58,6 +59,9 @@ func (p *provider) apply(s *send) (value string, err error) {
 			p.yes = append(p.yes, s.fence)
 		}
 	}()
+	if p.tooOld(s) {
+		return "", runs.NotApplied(errStale)
+	}
 	switch p.w.cfg.Provider {
 	case "honours":
 		for _, have := range p.done {
@@ -166,7 +170,10 @@ func (h *hand) try(ctx context.Context, s *send) (string, error) {
 	t, w := h.t, h.t.w
 	p := &w.prov
 	p.tries++
-	s.try, s.task = p.tries, t.name
+	s.try, s.task, s.left = p.tries, t.name, w.now
+	if w.canAsk() {
+		w.sent = append(w.sent, s)
+	}
 	what := ""
 	if w.keep {
 		what = "SEND " + s.String()

@@ -62,6 +62,8 @@ type job struct {
 	released    bool // since its handler was entered
 	stampedAt   int
 	overlaps    int // deliveries while another was at work
+	leaseLost   bool
+	overtaken   int // the step at which a delivery that was not entered was done
 }
 
 // delivery is one execution of a job by a worker.

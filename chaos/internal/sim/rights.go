@@ -157,7 +157,10 @@ func (w *World) freshView(h *hand, s *send) {
 		if l.s.echoed || l.step <= h.view || l.step >= h.t.stored || l.h != nil && l.h.run == h.run {
 			continue
 		}
-		if slices.ContainsFunc(*h.replays, func(r *send) bool { return r.intent == l.s.intent && r.name == l.s.name }) {
+		// What was replayed to it, or what it made as well, under a key that the provider honours,
+		// is no news to it.
+		same := func(r *send) bool { return r.intent == l.s.intent && r.name == l.s.name }
+		if slices.ContainsFunc(*h.replays, same) || slices.ContainsFunc(h.executed, same) {
 			continue
 		}
 		if l.s.intent == s.intent && l.s.name == s.name {
@@ -172,6 +175,7 @@ func (w *World) entered(h *hand) {
 	j, t := h.j, h.t
 	h.view = w.steps
 	if h.conv != "c" {
+		j.handled = append(j.handled, h.digest)
 		w.elsewhere(h)
 		return
 	}
@@ -206,6 +210,9 @@ func (w *World) entered(h *hand) {
 	w.begins = append(w.begins, h)
 	waits := j.waits
 	j.waits, j.released = nil, false
+	if j.edited && j.cancelled != "" && !w.cfg.Strict {
+		waits = nil // a new generation does not wait for what refused the last one
+	}
 	if !w.steady(t) || len(waits) == 0 && len(w.inside) < 2 {
 		return
 	}
@@ -257,6 +264,9 @@ func (w *World) othersInside(h *hand) {
 		if w.cfg.Mode != runs.Exclusive || !w.steady(h.t) || !w.goodClocks() || other.j == h.j || other.j.exempt || other.delivery != slices.Max(other.j.entries) || other.t.p.pausedUntil > w.now || w.tally.Lost > 0 {
 			continue
 		}
+		if other.begun < other.j.overtaken {
+			continue // as when a later handler of its job was entered
+		}
 		if other.ctx.Err() == nil && other.t.p.pausedUntil < w.now-100*millisecond && other.conv == h.conv {
 			w.fail("two inside", "%s is entered while %s is at work and was not told to stop", h.j.id, other.j.id)
 		}
@@ -273,6 +283,9 @@ func (w *World) concluded(t *task, j *job, h *hand, digest string, v runs.Verdic
 	if w.cfg.User != nil {
 		return
 	}
+	if h == nil && j.h.ReplayOnly && v.Reason != fence.ReasonBusy && !j.leaseLost {
+		j.overtaken = w.steps // a delivery that need not be entered took over all the same (rule S4.7)
+	}
 	w.blindly(j, h, v)
 	w.undone(j, v)
 	if v.Action == runs.ActionComeBack && h != nil && j.released {
@@ -283,6 +296,9 @@ func (w *World) concluded(t *task, j *job, h *hand, digest string, v runs.Verdic
 	}
 	if v.Action != runs.ActionDone {
 		return
+	}
+	if v.Reason == fence.ReasonReplayOnly && !slices.Contains(j.handled, digest) && w.tally.Lost == 0 {
+		w.fail("unhandled", "%s is acknowledged because it wrote, and this payload was never handled", j.id)
 	}
 	if v.Reason == fence.ReasonFinished {
 		if !slices.Contains(j.handled, digest) && w.tally.Lost == 0 {
@@ -319,7 +335,8 @@ func (w *World) isLate(msg int) bool {
 
 // recorded checks what a delivery's end left in the ledger.
 func (w *World) recorded(j *job, h *hand, v runs.Verdict) {
-	if h == nil && len(j.entries) == 0 && v.Action == runs.ActionComeBack && w.storeHits == 0 && j.calls == 1 {
+	// One whose Begin came too late has begun, and leaves its run and its lease (rule S9.4).
+	if h == nil && len(j.entries) == 0 && v.Action == runs.ActionComeBack && !j.leaseLost && w.storeHits == 0 && j.calls == 1 {
 		if view, ok := w.peek(w.runRow(j)); ok && view.Rows[w.runRow(j)] != nil && !j.reused && !j.exempt && w.tally.Lost == 0 {
 			w.fail("left behind", "%s was refused before it began and left a run behind", j.id)
 		}

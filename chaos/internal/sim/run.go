@@ -14,6 +14,7 @@ type Tally struct {
 	Messages, Answers, Duplicates, Unanswered int
 	Parked, FalselyParked, Needless           int
 	Thoughts, Steps, Lost, Words              int
+	Struck                                    int // faults
 
 	fences   []int64
 	executed []*send

@@ -115,7 +115,7 @@ func (c *Coverage) Matrix() string {
 	for _, name := range kindNames {
 		fmt.Fprintf(&b, "%9s", name)
 	}
-	fmt.Fprintf(&b, "%9s\n", "by itself")
+	fmt.Fprintf(&b, "%11s\n", "by itself")
 	for f := Fault(1); f < faults; f++ {
 		fmt.Fprintf(&b, "%-16s", f)
 		for k := range c.Struck[f] {
@@ -123,7 +123,11 @@ func (c *Coverage) Matrix() string {
 			if c.Struck[f][k] > 0 {
 				n = fmt.Sprint(c.Struck[f][k])
 			}
-			fmt.Fprintf(&b, "%9s", n)
+			width := 9
+			if k == len(c.Struck[f])-1 {
+				width = 11 // the heading of the last column has two words
+			}
+			fmt.Fprintf(&b, "%*s", width, n)
 		}
 		b.WriteByte('\n')
 	}

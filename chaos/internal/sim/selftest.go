@@ -102,8 +102,7 @@ func (e *Engine) Selftest(effort Effort, progress func(done string)) (Selftest, 
 		s.random(driverHandler, Handlers[i].Name, sabotage.All(), effort.Narrow)
 		progress(driverHandler + " " + Handlers[i].Name)
 	}
-	// A rule that is noticed when nothing goes wrong needs no fault.
-	need := slices.DeleteFunc(sabotage.All(), func(n sabotage.Name) bool { return s.caught[driverCalm+n.String()] })
+	need := s.needFaults(40*effort.Narrow, effort.Narrow)
 	for _, f := range everyFault() {
 		s.random(driverFault, f.String(), need, effort.Narrow)
 		progress(driverFault + " " + f.String())
@@ -125,6 +124,22 @@ func (e *Engine) Selftest(effort Effort, progress func(done string)) (Selftest, 
 	}
 	slices.SortStableFunc(s.cells, func(a, b Cell) int { return order(a.Name) - order(b.Name) })
 	return Selftest{Cells: s.cells}, s.err
+}
+
+// needFaults are the rules whose absence is not noticed when nothing goes wrong: by any kind of
+// handler, in so many worlds of all and of each. What a fault alone notices of the others proves
+// nothing of the fault.
+func (s *search) needFaults(all, each int) []sabotage.Name {
+	calm := &search{e: s.e, caught: map[string]bool{}}
+	calm.random(driverCalm, "-", sabotage.All(), all)
+	for i := range Handlers {
+		calm.handler = Handlers[i].Name
+		calm.random(driverCalm, "-", sabotage.All(), each)
+	}
+	if calm.err != nil {
+		s.err = calm.err
+	}
+	return slices.DeleteFunc(sabotage.All(), func(n sabotage.Name) bool { return calm.caught[driverCalm+n.String()] })
 }
 
 func order(n sabotage.Name) int { return slices.Index(sabotage.All(), n) }
@@ -168,17 +183,23 @@ func (s *search) random(driver, what string, names []sabotage.Name, seeds int) {
 			}
 			cfg.Off = sabotage.Of(name)
 			r := s.e.Seed(cfg, seed, false)
-			if r.Violation != "" {
-				s.add(Cell{Name: name, Driver: driver, What: what, Seed: seed, Kind: r.Kind})
+			noticed := noticedBy(driver, r)
+			if noticed {
+				s.add(Cell{Name: name, Driver: driver, What: what, Seed: seed, Kind: word(r.Kind)})
 			}
-			return r.Violation != ""
+			return noticed
 		})
 	}
 }
 
+// noticedBy reports whether a world noticed: one with a fault only counts if the fault struck.
+func noticedBy(driver string, r Result) bool {
+	return r.Violation != "" && (driver != driverFault || r.Tally.Struck > 0)
+}
+
 func (s *search) focused(name sabotage.Name, seeds int) {
 	if c := s.e.Noticed(name, seeds); c.Seed != 0 {
-		s.add(Cell{Name: name, Driver: driverFocused, What: "-", Seed: c.Seed, Kind: c.Kind})
+		s.add(Cell{Name: name, Driver: driverFocused, What: "-", Seed: c.Seed, Kind: word(c.Kind)})
 	}
 }
 
@@ -202,7 +223,7 @@ func (s *search) exhaustive(scope string, worlds int) {
 		}
 		cfg.Off = sabotage.Of(name)
 		if out := s.e.Exhaust(cfg, worlds); out.Found != nil {
-			s.add(Cell{Name: name, Driver: driverExhaustive, What: scope, Choices: trimmed(out.Found.Choices), Kind: out.Found.Kind})
+			s.add(Cell{Name: name, Driver: driverExhaustive, What: scope, Choices: trimmed(out.Found.Choices), Kind: word(out.Found.Kind)})
 		}
 	}
 }
@@ -276,10 +297,13 @@ func (s Selftest) String() string {
 		if c.Driver == driverExhaustive {
 			at = strings.Trim(strings.ReplaceAll(fmt.Sprint(c.Choices), " ", ","), "[]") + "."
 		}
-		fmt.Fprintf(&b, "%s %s %s %s %s %s\n", c.Name.Rule(), c.Name, c.Driver, c.What, at, strings.ReplaceAll(c.Kind, " ", "-"))
+		fmt.Fprintf(&b, "%s %s %s %s %s %s\n", c.Name.Rule(), c.Name, c.Driver, c.What, at, c.Kind)
 	}
 	return b.String()
 }
+
+// word is a kind of violation as one word.
+func word(kind string) string { return strings.ReplaceAll(kind, " ", "-") }
 
 // ParseSelftest reads what String wrote.
 func ParseSelftest(text string) (Selftest, error) {

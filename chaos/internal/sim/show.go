@@ -93,6 +93,8 @@ var providerTexts = map[string]string{
 	"naive":   "does whatever reaches it",
 	"honours": "recognises the idempotency key",
 	"fences":  "refuses smaller fence numbers than it has seen",
+	lasting:   "can be asked what it did, and does nothing for old requests",
+	early:     "can be asked what it did, and may do it after it was asked",
 }
 
 // setting says in what world a trace plays.

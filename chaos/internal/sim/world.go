@@ -15,7 +15,7 @@ import (
 // Config says what a world is made of. Fields that are zero are drawn from the choices.
 type Config struct {
 	Handler  string // "" any of the kinds that keep the promise
-	Provider string // "", "naive", "honours", "fences"
+	Provider string // "", "naive", "honours", "fences", "lasting", "early"
 	Queue    string // "", "river", "asynq"
 	Mode     runs.Mode
 	Order    string // "", "seq", "stamp", "peers", "mixed"
@@ -91,6 +91,9 @@ type World struct {
 	denied     int            // of operators
 	presses    int            // verdicts and re-runs that grant further calls
 	grumpy     int64
+	sent       []*send // to a provider that can be asked
+	askings    []*asking
+	sweeps     int
 	echoed     int
 	crashes    int
 	storeHits  int      // faults of the store
@@ -166,6 +169,10 @@ func newWorld(cfg Config, c *choices, p *pool, cov *Coverage, keep bool) *World 
 	if w.cfg.Provider == "" {
 		w.cfg.Provider = []string{"naive", "honours", "fences"}[w.c.choose(3)]
 	}
+	if cfg.Provider == "" && w.cfg.Provider == "naive" && cfg.Rate > 0 && !cfg.Without {
+		// One in two of these can be asked. Drawn from the noise, so that it is one choice less.
+		w.cfg.Provider = [...]string{"naive", lasting, early, "naive"}[w.noise.state>>18&3]
+	}
 	if w.cfg.Queue == "" {
 		w.cfg.Queue = []string{"river", "asynq"}[w.c.choose(2)]
 	}
@@ -233,7 +240,7 @@ func (w *World) keeper(p *proc) {
 	if w.cfg.Without {
 		return
 	}
-	k, err := runs.NewSeamed(&connection{p: p}, &runs.Config{Worker: p.name, Observer: w.observe}, p.seam)
+	k, err := runs.NewSeamed(&connection{p: p}, &runs.Config{Worker: p.name, Observer: w.observe, Intents: w.intents()}, p.seam)
 	if err != nil {
 		panic(err)
 	}

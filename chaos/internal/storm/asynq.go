@@ -116,6 +116,9 @@ func (q *asynqQueue) lose(ctx context.Context, ids []string) error {
 	return nil
 }
 
+// reconnect does nothing: go-redis looks whether a connection is there before it uses it.
+func (q *asynqQueue) reconnect() {}
+
 // close removes the queue, and what its workers told of themselves before they were killed.
 func (q *asynqQueue) close(ctx context.Context) error {
 	err := removeKeys(ctx, q.client, q.key("*"))
@@ -172,9 +175,13 @@ func (w *worker) asynqWork(ctx context.Context) error {
 		}
 		return w.handle(ctx, j)
 	})
-	server := asynq.NewServerFromRedisClient(client, config)
-	if err := server.Start(mux); err != nil {
-		return fmt.Errorf("storm: asynq: %w", err)
+	var server *asynq.Server
+	err = persist(ctx, func(context.Context) error {
+		server = asynq.NewServerFromRedisClient(client, config)
+		return server.Start(mux)
+	})
+	if err != nil {
+		return err
 	}
 	w.emit(event{Kind: ready})
 	<-ctx.Done()

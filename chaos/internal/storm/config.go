@@ -2,7 +2,6 @@ package storm
 
 import (
 	"crypto/rand"
-	"errors"
 	"fmt"
 	"io"
 	"net/url"
@@ -30,12 +29,15 @@ const (
 // Config says what storm to run. The zero value of each field but Duration means its default.
 type Config struct {
 	// Ledger is where the ledger is: postgres://… or redis://…, without TLS, because the proxy
-	// that cuts connections speaks none. Defaults to a SQLite file in a folder of its own.
+	// that cuts connections speaks none; or postgres or redis, a server that the storm starts on
+	// this machine, freezes, kills, starts again, and removes in the end. Only such a server is
+	// treated so. Defaults to a SQLite file in a folder of its own.
 	Ledger string
 	// Queue is Plain, River or Asynq. Defaults to Plain.
 	Queue string
-	// QueueURL is where the queue is: postgres://… for River, redis://… for Asynq. Defaults to
-	// Ledger if that can be, else for River to a SQLite file; Asynq needs one.
+	// QueueURL is where the queue is: postgres://… for River, redis://… for Asynq, or postgres or
+	// redis, as for Ledger, and the same server if Ledger says the same. Defaults to Ledger if
+	// that can be, else for River to a SQLite file; Asynq needs one.
 	QueueURL string
 	// Duration is how long customers write and faults strike. What is left then is worked off
 	// without faults. It must be positive.
@@ -60,7 +62,10 @@ type Config struct {
 
 // SetupError says that a storm could not begin: a setting that cannot be meant, or a server that
 // cannot be used.
-type SetupError struct{ Err error }
+type SetupError struct {
+	Err   error
+	Field string // of Config that has a value which cannot be meant; "" if it is none of these
+}
 
 // Error tells what is wrong.
 func (e *SetupError) Error() string { return e.Err.Error() }
@@ -68,7 +73,11 @@ func (e *SetupError) Error() string { return e.Err.Error() }
 // Unwrap returns the cause.
 func (e *SetupError) Unwrap() error { return e.Err }
 
+// withDefaults returns a *SetupError if c cannot be meant.
 func (c Config) withDefaults() (Config, error) {
+	wrong := func(field, format string, args ...any) (Config, error) {
+		return c, &SetupError{fmt.Errorf(format, args...), field}
+	}
 	if c.Queue == "" {
 		c.Queue = Plain
 	}
@@ -82,27 +91,26 @@ func (c Config) withDefaults() (Config, error) {
 		c.Progress = io.Discard
 	}
 	kind, err := kindOf("ledger", c.Ledger)
-	if err != nil {
-		return c, err
-	}
 	switch {
+	case err != nil:
+		return wrong("Ledger", "%w", err)
 	case c.Duration <= 0:
-		return c, errors.New("storm: Config.Duration must be positive")
+		return wrong("Duration", "storm: Config.Duration must be positive")
 	case c.Workers < 2 || c.Workers > 100:
-		return c, errors.New("storm: Config.Workers must be 2 to 100")
+		return wrong("Workers", "storm: Config.Workers must be 2 to 100")
 	case c.Customers < 1 || c.Customers > 10_000:
-		return c, errors.New("storm: Config.Customers must be 1 to 10000")
+		return wrong("Customers", "storm: Config.Customers must be 1 to 10000")
 	}
 	want := map[string]string{River: postgres, Asynq: redisKV}[c.Queue]
 	switch c.Queue {
 	case Plain:
 		if c.QueueURL != "" {
-			return c, errors.New("a queue's URL means nothing with queue plain, which is no server")
+			return wrong("QueueURL", "a queue's URL means nothing with queue plain, which is no server")
 		}
 		return c, nil
 	case River, Asynq:
 	default:
-		return c, fmt.Errorf("queue %q is none of plain, river and asynq", c.Queue)
+		return wrong("Queue", "queue %q is none of plain, river and asynq", c.Queue)
 	}
 	if c.QueueURL == "" && kind == want {
 		c.QueueURL = c.Ledger
@@ -110,21 +118,26 @@ func (c Config) withDefaults() (Config, error) {
 	have, err := kindOf("queue", c.QueueURL)
 	switch {
 	case err != nil:
-		return c, err
+		return wrong("QueueURL", "%w", err)
 	case c.QueueURL == "" && c.Queue == Asynq:
-		return c, errors.New("queue asynq lives on Redis: give its URL, such as redis://127.0.0.1:6379")
+		return wrong("QueueURL", "queue asynq lives on Redis: give its URL, such as redis://127.0.0.1:6379, or redis")
 	case c.QueueURL != "" && have != want:
-		return c, fmt.Errorf("queue %s lives on %s, and its URL names %s", c.Queue, want, have)
+		return wrong("QueueURL", "queue %s lives on %s, and its URL names %s", c.Queue, want, have)
+	}
+	if c.Without {
+		c.Ledger = "" // there is none
 	}
 	return c, nil
 }
 
-// kindOf returns the kind of server that a URL names. Errors do not show the URL: it may hold a
-// password.
+// kindOf returns the kind of server that a URL names, or that is to be started. Errors do not show
+// the URL: it may hold a password.
 func kindOf(what, address string) (string, error) {
 	switch {
 	case address == "":
 		return sqlite, nil
+	case address == postgres, address == redisKV:
+		return address, nil
 	case strings.HasPrefix(address, "postgres://"), strings.HasPrefix(address, "postgresql://"):
 		config, err := pgxpool.ParseConfig(address)
 		switch {
@@ -144,7 +157,7 @@ func kindOf(what, address string) (string, error) {
 	case strings.HasPrefix(address, "rediss://"):
 		return "", fmt.Errorf("the %s's URL asks for TLS, which the proxy that cuts connections does not speak", what)
 	}
-	return "", fmt.Errorf("the %s's URL begins neither with postgres:// nor with redis://", what)
+	return "", fmt.Errorf("the %s's URL begins neither with postgres:// nor with redis://, and is neither postgres nor redis", what)
 }
 
 // hostOf returns the host:port of a URL that kindOf took.

@@ -1,6 +1,7 @@
 // Package storm runs the library on real processes, servers and queues and breaks everything at
 // once, for minutes: workers are killed and frozen, their connections to the ledger are cut, jobs
-// are delivered while they are at work, servers drop their clients. Then it asks the provider what
+// are delivered while they are at work, servers drop their clients; servers that the storm has started
+// itself stand still, are killed and start again. Then it asks the provider what
 // was done twice, and the ledger what became of the rest.
 //
 // The program that calls [Run] is the coordinator. It starts itself again for each worker and for

@@ -26,6 +26,7 @@ func (s *stage) rage(ctx context.Context) error {
 		strike func(ctx context.Context, rng *rand.Rand) error
 	}{
 		{kills, s.kill}, {pauses, s.pause}, {cuts, s.cut}, {seconds, s.redeliver}, {drops, s.drop}, {forgets, s.forget},
+		{stops, s.stop}, {restarts, s.restart},
 	} {
 		rng := rand.New(rand.NewPCG(s.config.Seed, 100+uint64(i)))
 		faults.Go(func() {
@@ -63,6 +64,7 @@ func (s *stage) rage(ctx context.Context) error {
 	}
 	faults.Wait()
 	customers.Wait()
+	s.aside.Wait()
 	return context.Cause(ctx)
 }
 
@@ -127,9 +129,12 @@ func (s *stage) kill(ctx context.Context, rng *rand.Rand) error {
 	}
 	w.kill()
 	s.counts.kills.Add(1)
-	if err := s.queue.lose(ctx, s.watch.gone(w.number)); err != nil {
-		return err
-	}
+	lost := s.watch.gone(w.number)
+	s.aside.Go(func() { // its server may be away
+		if err := s.queue.lose(ctx, lost); err != nil && ctx.Err() == nil {
+			s.fail(err)
+		}
+	})
 	sleep(ctx, rest)
 	return s.startWorker(at)
 }
@@ -230,6 +235,8 @@ func (s *stage) drop(ctx context.Context, rng *rand.Rand) error {
 		return nil
 	}
 	at := s.servers[rng.IntN(len(s.servers))]
+	s.gate.RLock()
+	defer s.gate.RUnlock()
 	list, err := at.list(ctx)
 	if err != nil || len(list) == 0 {
 		return err
@@ -246,7 +253,10 @@ func (s *stage) forget(ctx context.Context, rng *rand.Rand) error {
 	if len(s.servers) == 0 {
 		return nil
 	}
-	had, err := s.servers[rng.IntN(len(s.servers))].forget(ctx)
+	at := s.servers[rng.IntN(len(s.servers))]
+	s.gate.RLock()
+	defer s.gate.RUnlock()
+	had, err := at.forget(ctx)
 	if had && err == nil {
 		s.counts.forgets.Add(1)
 	}

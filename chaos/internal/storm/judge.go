@@ -16,8 +16,9 @@ type Report struct {
 	Library bool    `json:"library"` // false: handlers called the provider directly
 	Queue   string  `json:"queue"`
 	Ledger  string  `json:"ledger"`
-	Seconds float64 `json:"seconds"` // draining included
-	Workers int     `json:"workers"` // processes at a time
+	Own     bool    `json:"own_servers"` // the storm started them itself; else they are not stopped
+	Seconds float64 `json:"seconds"`     // draining included
+	Workers int     `json:"workers"`     // processes at a time
 
 	// What struck.
 	Kills        int64  `json:"kills"`
@@ -28,9 +29,12 @@ type Report struct {
 	Frames       int64  `json:"frames"`   // that went by between workers and ledger
 	Drops        int64  `json:"dropped_by_server"`
 	Forgets      int64  `json:"script_flushes"`
-	Redeliveries int64  `json:"redeliveries"` // forced, while a worker had the job
-	Orphans      int64  `json:"orphans"`      // redelivered because no worker had the job any more
-	Exits        int    `json:"worker_exits"` // of workers that nobody killed
+	Stops        int64  `json:"server_stops"`    // SIGSTOP, for longer than lease and claim deadline
+	Restarts     int64  `json:"server_restarts"` // killed as by a crash, and started on what it left
+	Crashes      int64  `json:"backend_kills"`   // of Postgres, which then recovers as after a crash
+	Redeliveries int64  `json:"redeliveries"`    // forced, while a worker had the job
+	Orphans      int64  `json:"orphans"`         // redelivered because no worker had the job any more
+	Exits        int    `json:"worker_exits"`    // of workers that nobody killed
 	LastExit     string `json:"last_exit,omitempty"`
 
 	// What was done, by the provider's log.
@@ -74,6 +78,7 @@ func (s *stage) judge(ctx context.Context, left rest, took time.Duration) (*Repo
 	r := &Report{
 		Seed: s.config.Seed, Library: !s.config.Without, Queue: s.queueName(), Ledger: s.place.Kind, Seconds: took.Seconds(), Workers: s.config.Workers,
 		Kills: c.kills.Load(), Pauses: c.pauses.Load(), Cuts: c.cuts.Load(), Delays: c.delays.Load(), Silences: c.silences.Load(),
+		Own: len(s.machines) > 0, Stops: c.stops.Load(), Restarts: c.restarts.Load(), Crashes: c.crashes.Load(),
 		Drops: c.drops.Load(), Forgets: c.forgets.Load(), Redeliveries: c.redeliveries.Load(), Orphans: c.orphans.Load(),
 		Exits: s.exits, LastExit: s.lastExit, Jobs: len(s.jobs), Deliveries: s.watch.count(), Parked: left.parked,
 	}

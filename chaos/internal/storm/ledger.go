@@ -22,6 +22,8 @@ type place struct {
 	Kind string `json:"kind"` // sqlite, postgres or redis
 	URL  string `json:"url"`  // or the file's name
 	Tag  string `json:"tag"`  // its schema, or the prefix of its keys
+	// Own is a server that the storm started. It may crash, so it must be set to bear that.
+	Own bool `json:"own,omitempty"`
 }
 
 func (p place) open(ctx context.Context) (ledger.Store, error) {
@@ -29,10 +31,10 @@ func (p place) open(ctx context.Context) (ledger.Store, error) {
 	case postgres:
 		return pgledger.Connect(ctx, p.URL, &pgledger.Config{Schema: p.Tag})
 	case redisKV:
-		// The server is not restarted here, so it forgets nothing. In production, leave these
-		// out.
+		// A server that somebody else started is not restarted here, so it forgets nothing. In
+		// production, leave these two out.
 		return redisledger.Connect(ctx, p.URL, &redisledger.Config{
-			Prefix: p.Tag, AcceptNoAOF: true, AcceptEviction: true, Logger: slog.New(slog.DiscardHandler),
+			Prefix: p.Tag, AcceptNoAOF: !p.Own, AcceptEviction: !p.Own, Logger: slog.New(slog.DiscardHandler),
 		})
 	default:
 		return sqliteledger.Open(ctx, p.URL, nil)
@@ -141,6 +143,7 @@ type server interface {
 	drop(ctx context.Context, connection string) error
 	// forget makes the server forget its scripts; false means that it has none.
 	forget(ctx context.Context) (bool, error)
+	reconnect() // drops the coordinator's own connections
 	close()
 }
 
@@ -173,12 +176,16 @@ func (s *pgServer) drop(ctx context.Context, connection string) error {
 
 func (s *pgServer) forget(context.Context) (bool, error) { return false, nil }
 
+func (s *pgServer) reconnect() { s.pool.Reset() }
+
 func (s *pgServer) close() { s.pool.Close() }
 
 type redisServer struct {
 	client *redis.Client
 	tag    string
 }
+
+func (s *redisServer) reconnect() {} // go-redis looks before it uses a connection
 
 func (s *redisServer) close() { _ = s.client.Close() }
 

@@ -51,6 +51,8 @@ var (
 	seconds  = span{15 * time.Millisecond, 90 * time.Millisecond}
 	drops    = span{300 * time.Millisecond, 900 * time.Millisecond}
 	forgets  = span{200 * time.Millisecond, 700 * time.Millisecond}
+	stops    = span{2 * time.Second, 5 * time.Second} // of a server, which is then frozen
+	restarts = span{2500 * time.Millisecond, 5 * time.Second}
 	lateness = span{550 * time.Millisecond, 1600 * time.Millisecond} // of the provider
 	swiftly  = span{0, 8 * time.Millisecond}
 )

@@ -145,6 +145,8 @@ func (q *plainQueue) lose(ctx context.Context, ids []string) error {
 	return nil
 }
 
+func (q *plainQueue) reconnect() {}
+
 func (q *plainQueue) close(context.Context) error {
 	close(q.over)
 	<-q.gone

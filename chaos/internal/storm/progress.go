@@ -40,9 +40,13 @@ func (s *stage) tell() (end func()) {
 				phase = "calm"
 			}
 			c := &s.counts
-			write(fmt.Sprintf("%3.0f s %-5s  jobs %d, not done %d; kills %d, pauses %d, cuts %d, redeliveries %d, dropped %d",
+			line := fmt.Sprintf("%3.0f s %-5s  jobs %d, not done %d; kills %d, pauses %d, cuts %d, redeliveries %d, dropped %d",
 				at.Seconds(), phase, s.number.Load(), s.backlog.Load(), c.kills.Load(), c.pauses.Load(),
-				c.cuts.Load()+c.delays.Load()+c.silences.Load(), c.redeliveries.Load(), c.drops.Load()))
+				c.cuts.Load()+c.delays.Load()+c.silences.Load(), c.redeliveries.Load(), c.drops.Load())
+			if len(s.machines) > 0 {
+				line += fmt.Sprintf("; servers stopped %d, restarted %d", c.stops.Load(), c.restarts.Load()+c.crashes.Load())
+			}
+			write(line)
 		}
 	}()
 	return sync.OnceFunc(func() {
@@ -55,14 +59,19 @@ func (s *stage) tell() (end func()) {
 func (r *Report) Write(w io.Writer) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	row := func(name string, value any, about string) { fmt.Fprintf(t, "%s\t%v\t%s\n", name, value, about) }
-	row("seed", r.Seed, "")
+	row("WHAT", "VALUE", "MEANING")
+	row("seed", r.Seed, "decides what struck whom, not when")
 	if r.Library {
 		row("library", "with", "")
 	} else {
 		row("library", "without", "handlers call the provider directly")
 	}
 	row("queue", r.Queue, "")
-	row("ledger", r.Ledger, "")
+	whose := ""
+	if r.Own {
+		whose = "the servers were the storm's own"
+	}
+	row("ledger", r.Ledger, whose)
 	row("seconds", fmt.Sprintf("%.0f", r.Seconds), "with the draining")
 	row("kills", r.Kills, fmt.Sprintf("SIGKILL to one of %d workers", r.Workers))
 	row("pauses", r.Pauses, "SIGSTOP for longer than lease and claim deadline, then SIGCONT")
@@ -71,6 +80,11 @@ func (r *Report) Write(w io.Writer) error {
 	row("silences", r.Silences, "connections on which nothing came any more, and then they broke")
 	row("frames", r.Frames, "between workers and ledger")
 	row("dropped", r.Drops, "connections, by the server")
+	if r.Own {
+		row("server stops", r.Stops, "SIGSTOP to all of a server for longer than lease and claim deadline, then SIGCONT")
+		row("server restarts", r.Restarts, "killed as by a crash, and started on what it left behind")
+		row("backend kills", r.Crashes, "SIGKILL to one process of Postgres, which ends all others and recovers")
+	}
 	row("scripts flushed", r.Forgets, "by Redis")
 	row("redeliveries", r.Redeliveries, "of jobs that a worker had in its hands")
 	row("orphans", r.Orphans, "delivered again because no worker had them any more")

@@ -17,6 +17,8 @@ type queue interface {
 	// lose tells the queue that the deliveries of these jobs are lost, the way that it finds out
 	// by itself, but at once.
 	lose(ctx context.Context, ids []string) error
+	// reconnect drops connections of the coordinator's that a server has ended.
+	reconnect()
 	// close removes the queue.
 	close(ctx context.Context) error
 }

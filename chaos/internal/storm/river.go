@@ -44,6 +44,7 @@ type riverDB struct {
 	insert func(ctx context.Context, j job) (int64, error)
 	exec   func(ctx context.Context, statement string, args ...any) (int64, error)
 	left   func(ctx context.Context, each func(id int64, state string)) error
+	reset  func() // drops idle connections
 	close  func(ctx context.Context) error
 
 	againSQL string
@@ -103,6 +104,8 @@ func (q *riverQueue) lose(ctx context.Context, ids []string) error {
 	return nil
 }
 
+func (q *riverQueue) reconnect() { q.db.reset() }
+
 func (q *riverQueue) close(ctx context.Context) error { return q.db.close(ctx) }
 
 func migrateRiver[T any](ctx context.Context, driver riverdriver.Driver[T], schema string) error {
@@ -159,6 +162,7 @@ func (s *stage) openRiverPostgres(ctx context.Context) (queue, error) {
 			defer rows.Close()
 			return errors.Join(scanJobs(rows, each), rows.Err())
 		},
+		reset: pool.Reset,
 		close: func(ctx context.Context) error {
 			pool.Close()
 			return dropSchema(ctx, address, s.spec.Space)
@@ -214,6 +218,7 @@ func (s *stage) openRiverFile(ctx context.Context) (queue, error) {
 			defer rows.Close()
 			return errors.Join(scanJobs(rows, each), rows.Err())
 		},
+		reset:    func() {},
 		close:    func(context.Context) error { return db.Close() },
 		againSQL: text("sql/again.sql", "{table}", "river_job", "{now}", "datetime('now', 'subsec')"),
 	}}
@@ -279,13 +284,16 @@ func runRiver[T any](ctx context.Context, w *worker, driver riverdriver.Driver[T
 			return err
 		}
 	}
-	client, err := river.NewClient(driver, config)
+	var client *river.Client[T]
+	err := persist(ctx, func(ctx context.Context) (err error) {
+		if client, err = river.NewClient(driver, config); err != nil {
+			return err
+		}
+		// A ctx that is done would cancel the jobs at once.
+		return client.Start(context.WithoutCancel(ctx))
+	})
 	if err != nil {
-		return fmt.Errorf("storm: river: %w", err)
-	}
-	// A ctx that is done would cancel the jobs at once.
-	if err := client.Start(context.WithoutCancel(ctx)); err != nil {
-		return fmt.Errorf("storm: river: %w", err)
+		return err
 	}
 	w.emit(event{Kind: ready})
 	<-ctx.Done()

@@ -31,6 +31,11 @@ type stage struct {
 	// servers can be told to drop the workers' connections: the ledger's, and the queue's if it
 	// is another.
 	servers []server
+	// machines are the servers that the storm has started. The gate is locked while one of them is
+	// away, and whoever of the coordinator asks a server goes through it.
+	machines []machine
+	gate     sync.RWMutex
+	aside    sync.WaitGroup // what faults have left to do, and nobody waits for
 
 	provider *process
 	mu       sync.Mutex
@@ -60,6 +65,7 @@ type slot struct {
 // counts are what struck.
 type counts struct {
 	kills, pauses, cuts, delays, silences, drops, forgets, redeliveries, orphans atomic.Int64
+	stops, restarts, crashes                                                     atomic.Int64
 }
 
 // Run plays a storm and judges it. A *SetupError says that it did not begin. When ctx is done it
@@ -67,21 +73,21 @@ type counts struct {
 func Run(ctx context.Context, config Config) (_ *Report, err error) {
 	config, err = config.withDefaults()
 	if err != nil {
-		return nil, &SetupError{err}
+		return nil, err
 	}
 	redis.SetLogger(quietRedis{})
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	s := &stage{config: config, tag: newTag(), watch: newWatch(), jobs: map[string]string{}, fail: cancel}
 	if s.folder, err = os.MkdirTemp("", "fencedrun-live-"); err != nil {
-		return nil, &SetupError{fmt.Errorf("storm: %w", err)}
+		return nil, &SetupError{Err: fmt.Errorf("storm: %w", err)}
 	}
 	defer func() { err = errors.Join(err, s.close()) }()
 	if err := s.open(ctx); err != nil {
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
 		}
-		return nil, &SetupError{err}
+		return nil, &SetupError{Err: err}
 	}
 	began := time.Now()
 	progress := s.tell()
@@ -108,12 +114,16 @@ func Run(ctx context.Context, config Config) (_ *Report, err error) {
 func (s *stage) open(ctx context.Context) error {
 	opening, cancel := context.WithTimeoutCause(ctx, startLimit, fmt.Errorf("storm: not ready after %v", startLimit))
 	defer cancel()
+	if err := s.startOwn(opening); err != nil {
+		return err
+	}
 	ledgerURL, kind := s.config.Ledger, ""
 	if !s.config.Without {
 		var err error
 		if s.place, err = makePlace(opening, ledgerURL, s.tag, s.folder); err != nil {
 			return err
 		}
+		s.place.Own = s.owns(ledgerURL)
 		store, err := s.place.open(opening)
 		if err != nil {
 			return fmt.Errorf("the ledger's server cannot be used: %w", err)
@@ -128,6 +138,9 @@ func (s *stage) open(ctx context.Context) error {
 	var err error
 	if s.queue, err = s.openQueue(opening); err != nil {
 		return err
+	}
+	if s.config.Queue != Plain {
+		s.queue = &gatedQueue{s.queue, &s.gate}
 	}
 	if err := s.openServers(opening, kind, ledgerURL); err != nil {
 		return err
@@ -330,5 +343,9 @@ func (s *stage) close() error {
 	for _, server := range s.servers {
 		server.close()
 	}
-	return errors.Join(err, s.place.remove(ctx), os.RemoveAll(s.folder))
+	err = errors.Join(err, s.place.remove(ctx), os.RemoveAll(s.folder))
+	for _, m := range s.machines {
+		err = errors.Join(err, m.close())
+	}
+	return err
 }

@@ -3,7 +3,6 @@ package storm
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
 	"time"
@@ -55,20 +54,19 @@ func (p *workerPart) work(ctx context.Context, lines <-chan []byte, emit func(ev
 	}
 }
 
-// keep opens the ledger. The storm does not spare a worker that has just started, so it tries
-// for a while.
+// keep opens the ledger.
 func (p *workerPart) keep(ctx context.Context) (*runs.Keeper, error) {
-	for end := time.Now().Add(20 * time.Second); ; {
+	var store ledger.Store
+	err := persist(ctx, func(ctx context.Context) (err error) {
 		asking, cancel := context.WithTimeout(ctx, 2*time.Second)
-		store, err := p.Ledger.open(asking)
-		cancel()
-		if err == nil {
-			return p.keeper(store)
-		}
-		if time.Now().After(end) || !sleep(ctx, 50*time.Millisecond) {
-			return nil, fmt.Errorf("storm: worker: %w", errors.Join(err, context.Cause(ctx)))
-		}
+		defer cancel()
+		store, err = p.Ledger.open(asking)
+		return err
+	})
+	if err != nil {
+		return nil, err
 	}
+	return p.keeper(store)
 }
 
 func (p *workerPart) keeper(store ledger.Store) (*runs.Keeper, error) {
