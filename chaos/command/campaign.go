@@ -39,6 +39,7 @@ type campaign struct {
 }
 
 func (o *options) runCampaign() (int, error) {
+	defer collectLess()()
 	c := sim.Campaign{Config: sim.Config{Handler: o.handler, Strict: o.strict}, From: o.from, Seeds: o.seeds, Workers: o.workers, For: o.limit}
 	last := time.Now()
 	c.Progress = func(done int) {

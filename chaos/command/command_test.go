@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/fencedrun/fencedrun/chaos/internal/sim"
 )
 
 // called is what a command printed.
@@ -48,12 +50,12 @@ func decode[T any](t *testing.T, text string) T {
 }
 
 func TestACampaignWithAViolationShowsItAndFails(t *testing.T) {
-	broken := []string{"-strict", "-seeds", "1", "-from", "6269"}
+	broken := []string{"-strict", "-seeds", "1", "-from", "59945"}
 	c := chaos(broken...)
-	c.want(t, 1, "BROKEN by seed 6269 (1 times), duplicate event", "1 worlds in")
+	c.want(t, 1, "BROKEN by seed 59945 (1 times), waits", "1 worlds in")
 	c.want(t, 1, "give it to -replay", "")
 	got := decode[campaign](t, chaos(append(broken, "-json")...).out)
-	if len(got.Violations) != 1 || got.Violations[0].Seed != 6269 || got.World == nil || got.World.Violation == "" || len(got.World.Steps) == 0 {
+	if len(got.Violations) != 1 || got.Violations[0].Seed != 59945 || got.World == nil || got.World.Violation == "" || len(got.World.Steps) == 0 {
 		t.Errorf("%+v", got)
 	}
 	page := filepath.Join(t.TempDir(), "page.html")
@@ -152,7 +154,7 @@ func TestHelpExplainsEveryFlag(t *testing.T) {
 			}
 		}
 	}
-	demo("-json", "-conversations", "1").want(t, 0, `"providers"`, "6 conversations in")
+	demo("-json", "-conversations", "1").want(t, 0, `"providers"`, "10 conversations in")
 }
 
 // A campaign that time ends early says that it has not judged what it never met.
@@ -188,4 +190,28 @@ func TestHelpSaysWhatAFlagTakes(t *testing.T) {
 	}
 	// Two words in the last column's heading, and none of it runs into the one before.
 	chaos("-seeds", "1").want(t, exitOK, " beat  by itself\n", "")
+}
+
+// The demonstration exits with 1 when the library let something happen that it must not.
+func TestADemonstrationWithAViolationFails(t *testing.T) {
+	before := demonstrate
+	defer func() { demonstrate = before }()
+	demonstrate = func(e *sim.Engine, seed uint64, n int) sim.Demonstration {
+		d := before(e, seed, n)
+		d.First = &sim.Result{Kind: "duplicate", Violation: "message m0 is answered 2 times", Config: sim.Config{Provider: "naive"}}
+		return d
+	}
+	demo("-conversations", "1").want(t, 1, "duplicates", "with the library, provider naive: duplicate: message m0 is answered 2 times")
+}
+
+// What README.md shows of the demonstration is what it prints.
+func TestTheReadmeShowsTheDemonstration(t *testing.T) {
+	readme, err := os.ReadFile("../../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	table, _, _ := strings.Cut(demo().out, "\nwith and without:")
+	if !strings.Contains(string(readme), "```\n"+table+"```") {
+		t.Errorf("README.md does not show\n%s", table)
+	}
 }

@@ -15,7 +15,7 @@ import (
 
 const demoIntro = `Plays support conversations in which customers write in bursts, workers crash, freeze and
 lose their connection, the queue delivers jobs twice, and the provider's answers get lost.
-Every conversation is played with the library and without it, for three kinds of provider: in
+Every conversation is played with the library and without it, for five kinds of provider: in
 the same settings, each with faults of its own draw. Without it a handler sends the same key
 whenever it makes the same effect, as a careful one does by itself.
 What the provider did decides what is a duplicate, not the library's own books.
@@ -26,6 +26,8 @@ It exits with 1 if something was done twice, or another promise was broken, with
 Example:
   fencedrun demo -seed 8 -conversations 1000
 `
+
+var demonstrate = (*sim.Engine).Demonstrate
 
 // Demo plays conversations with and without the library and prints a table, or JSON. It
 // returns the process's exit code: 1 when the library let something happen that it must not.
@@ -43,10 +45,11 @@ func Demo(args []string, stdout, stderr io.Writer) int {
 	if conversations < 1 || conversations > 10_000_000 {
 		return f.refuse(stderr, f.bad("conversations", conversations))
 	}
+	defer collectLess()()
 	e := &sim.Engine{}
 	defer e.Close()
 	start := time.Now()
-	d := e.Demonstrate(seed, conversations)
+	d := demonstrate(e, seed, conversations)
 	elapsed := time.Since(start)
 	var out bytes.Buffer
 	if asJSON {
@@ -91,10 +94,12 @@ func table(w io.Writer, d sim.Demonstration) {
 with and without: the same settings, each with faults of its own draw. naive: does whatever
 reaches it. honours: recognises the idempotency key, which without the library handlers send
 by themselves. fences: refuses smaller fence numbers than it has seen; without a ledger nobody
-hands them out. duplicates: messages answered, orders refunded or tags set again.
-unanswered: waiting for a person who decides what became of a call, or for their next
-delivery; after that none is. parked: jobs stopped for such a person. falsely: effects of
-unknown outcome that did not happen.
+hands them out. lasting: can be asked what it did, and does nothing for old requests. early:
+can be asked, and may do it after it was asked, so that its "not found" is no answer.
+duplicates: messages answered, orders refunded or tags set again. unanswered: waiting for a
+person who decides what became of a call, or for their next delivery; after that none is.
+parked: jobs stopped for such a person. falsely: effects of unknown outcome that did not
+happen.
 
 faults: `)
 	for i, name := range slices.Sorted(maps.Keys(d.Faults)) {

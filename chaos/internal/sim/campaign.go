@@ -198,7 +198,7 @@ var focus = map[string]Config{
 	"late-overwrites":        {Faults: Faults(PauseDeadline, PauseAfter, CrashAfter, NotApplied, Duplicate, JobTimeout), Rate: 25, Provider: "honours"},
 	"settled-twice":          {Handler: "elsewhere", Faults: Faults(LostAck, WrittenTwice), Rate: 30},
 	"no-watchdog":            {Mode: "exclusive", Faults: Faults(Cut, Outage, PauseLease, StoreError), Rate: 25},
-	"used-lease-forgiven":    {Mode: "exclusive", Faults: Faults(Cut, Outage, PauseLease, PauseDeadline, StoreError), Rate: 25},
+	"used-lease-forgiven":    {Mode: "exclusive", Faults: Faults(Cut, PauseLease), Rate: 12, Budget: 4, Messages: 2},
 	"taken-forgotten": {Handler: "all", Order: "peers", Mode: "supersede", Tag: "none", Messages: 1, Budget: 5, Rate: 18,
 		Faults: Faults(Twin, EffectSlow, Grumpy, PauseShort, PauseLease)},
 	"not-started-counts":   {Handler: "own", Tag: "none", Messages: 1, Budget: 5, Rate: 14, Attempts: 9, Faults: Faults(PauseAfter)},

@@ -38,7 +38,7 @@ var events = []fence.EventKind{
 	fence.EventReported, fence.EventEcho, fence.EventResolved, fence.EventCancelled, fence.EventReleased,
 	fence.EventParked, fence.EventEnded, fence.EventStaleEnd, fence.EventInboundDropped, fence.EventPurged,
 	fence.EventStamped, fence.EventLeaseLost, fence.EventComeBack, fence.EventNotRecorded, fence.EventValueNotKept,
-	fence.EventLedgerError, fence.EventProgressSaved, fence.EventLeaseRejoined,
+	fence.EventLedgerError, fence.EventProgressSaved, fence.EventLeaseRejoined, fence.EventProbed,
 }
 
 // missing lists which outcomes, refusals, verdicts, events and edges a campaign has never
