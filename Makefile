@@ -109,6 +109,10 @@ chaos: ## Run the live storms for five minutes in total, on servers of their own
 river-suite: ## Run River's own tests without and with the plugin, and compare (4 min), on a private server
 	$(SERVICES) -only postgres -- $(GO) run ./internal/riversuite
 
+.PHONY: long
+long: ## Run what waits or counts for minutes: Asynq's own recoverer, ten cold runs of the racers, 200,000 conversations (6 min)
+	FENCEDRUN_LONG=1 $(SERVICES) -only postgres,redis -- $(GO) test ./internal/live ./cmd/fencedrun -run 'Recoverer|Racers|Scale' -timeout 20m -v
+
 .PHONY: demo
 demo: ## Show the support bot with and without fencedrun
 	$(GO) run ./examples/support-bot

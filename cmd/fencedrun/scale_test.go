@@ -266,7 +266,9 @@ func scalePostgres(t *testing.T) (string, scaled) {
 	admin := scaledPostgres{connect(at)}
 	admin.run(t, "drop database if exists fencedrun_scale with (force)")
 	admin.run(t, "create database fencedrun_scale")
-	t.Cleanup(func() { _, _ = admin.Exec(context.WithoutCancel(t.Context()), "drop database fencedrun_scale with (force)") })
+	t.Cleanup(func() {
+		_, _ = admin.Exec(context.WithoutCancel(t.Context()), "drop database fencedrun_scale with (force)")
+	})
 	u, err := url.Parse(at)
 	if err != nil {
 		t.Fatal(err)

@@ -43,15 +43,16 @@ func walks(fset *token.FileSet, path string, files []*ast.File, imports types.Im
 	}
 	for _, file := range files {
 		ast.Inspect(file, func(n ast.Node) bool {
-			switch n := n.(type) {
-			case *ast.RangeStmt:
-				if _, ok := info.TypeOf(n.X).Underlying().(*types.Map); ok {
-					note(n, n.X)
-				}
-				// maps.Keys, maps.Values and maps.All are the same walk, unless they are sorted.
-				if call, ok := n.X.(*ast.CallExpr); ok && strings.HasPrefix(types.ExprString(call.Fun), "maps.") {
-					note(n, n.X)
-				}
+			loop, ok := n.(*ast.RangeStmt)
+			if !ok {
+				return true
+			}
+			if _, ok := info.TypeOf(loop.X).Underlying().(*types.Map); ok {
+				note(loop, loop.X)
+			}
+			// maps.Keys, maps.Values and maps.All are the same walk, unless they are sorted.
+			if call, ok := loop.X.(*ast.CallExpr); ok && strings.HasPrefix(types.ExprString(call.Fun), "maps.") {
+				note(loop, loop.X)
 			}
 			return true
 		})

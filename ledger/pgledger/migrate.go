@@ -11,6 +11,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
 )
 
 //go:embed migrations/*.sql
@@ -52,10 +53,26 @@ func Migrate(ctx context.Context, db Beginner, schema string) error {
 	if err != nil {
 		return fmt.Errorf("pgledger: migrate: %w", err)
 	}
+	if isNil(db) {
+		return errors.New("pgledger: migrate: db is nil")
+	}
 	if err := migrate(ctx, db, text); err != nil {
 		return fmt.Errorf("pgledger: migrate: %w", err)
 	}
 	return nil
+}
+
+// isNil also finds the nil pointer of a variable that was never set.
+func isNil(db Beginner) bool {
+	switch db := db.(type) {
+	case nil:
+		return true
+	case *pgxpool.Pool:
+		return db == nil
+	case *pgx.Conn:
+		return db == nil
+	}
+	return false
 }
 
 func migrate(ctx context.Context, db Beginner, text string) (err error) {

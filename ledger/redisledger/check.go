@@ -104,7 +104,7 @@ func (s *Store) info(ctx context.Context, node server) (map[string]string, error
 		return nil, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("INFO: %w", err)
+		return nil, fmt.Errorf("the server cannot be reached: %w", err)
 	}
 	info := map[string]string{}
 	for line := range strings.Lines(said) {

@@ -161,9 +161,10 @@ func open(ctx context.Context, client redis.UniversalClient, config *Config, sm 
 	if err := s.defaults(); err != nil {
 		return nil, err
 	}
-	switch c := client.(type) {
-	case nil:
+	if isNil(client) {
 		return nil, errors.New("client is nil")
+	}
+	switch c := client.(type) {
 	case *redis.ClusterClient:
 		s.cluster = c
 	case *redis.Ring:
@@ -175,6 +176,19 @@ func open(ctx context.Context, client redis.UniversalClient, config *Config, sm 
 		return nil, err
 	}
 	return s, nil
+}
+
+// isNil also finds the nil pointer of a variable that was never set.
+func isNil(client redis.UniversalClient) bool {
+	switch c := client.(type) {
+	case nil:
+		return true
+	case *redis.Client:
+		return c == nil
+	case *redis.ClusterClient:
+		return c == nil
+	}
+	return false
 }
 
 func (s *Store) defaults() error {

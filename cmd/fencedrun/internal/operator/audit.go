@@ -109,7 +109,7 @@ func (a *app) audit(found []runs.UnresolvedEffect, all bool, limit int) error {
 		}
 		if len(shown) > 0 {
 			first := shown[0]
-			s.next("fencedrun why "+shell(first.conversation),
+			s.next("fencedrun why "+argument(first.conversation),
 				"fencedrun resolve "+first.short+` happened --note "what you saw" --ref PROVIDERS_ID`,
 				"fencedrun resolve "+first.short+` did-not-happen --note "what you saw"`)
 		}

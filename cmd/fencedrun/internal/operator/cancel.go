@@ -77,7 +77,7 @@ func (a *app) cancel(ctx context.Context, k *runs.Keeper, run runs.RunKey, o run
 		default:
 			s.printf("Cancelled: the run %s on %s.\n", runName(run), shell(doc.Conversation))
 		}
-		s.next("fencedrun why " + shell(doc.Conversation))
+		s.next("fencedrun why " + argument(doc.Conversation))
 	})
 	if err == nil && !doc.Cancelled {
 		err = errFound

@@ -138,6 +138,9 @@ func Run(root *cobra.Command, args []string) int {
 	for _, c := range root.Commands() {
 		if c.Name() == "completion" {
 			c.Short = "write the script that completes commands in your shell"
+			// What a shell reads in must not be this command's help.
+			c.Args = cobra.ArbitraryArgs
+			c.RunE = func(*cobra.Command, []string) error { return usagef("for which shell? bash, zsh, fish or powershell") }
 		}
 	}
 	if len(args) == 0 {
@@ -181,7 +184,7 @@ func flagError(err error) error {
 	text := err.Error()
 	if _, in, ok := strings.Cut(text, "unknown shorthand flag: "); ok {
 		if _, word, ok := strings.Cut(" "+in, " in -"); ok && len(word) > 1 {
-			text = fmt.Sprintf("-%s: flags have two dashes: --%s", word, word)
+			text = fmt.Sprintf("-%s: flags have two dashes: --%s; for a name that begins with a dash write -- before it, behind all flags", word, word)
 		}
 	}
 	return &usageError{text}

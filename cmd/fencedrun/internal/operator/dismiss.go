@@ -67,7 +67,7 @@ func (a *app) dismiss(ctx context.Context, k *runs.Keeper, conversation string, 
 	}
 	if len(doc.Unknown) > 0 && !force {
 		return refusef("no job has named %s on conversation %s: nothing is dismissed\nfencedrun history %s lists its messages; --force dismisses in advance",
-			line(strings.Join(doc.Unknown, ", ")), shell(conversation), shell(conversation))
+			line(strings.Join(doc.Unknown, ", ")), shell(conversation), argument(conversation))
 	}
 	dismissed, err := k.Dismiss(ctx, conversation, ids, why)
 	if err != nil {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/redis/go-redis/v9"
 	"github.com/spf13/cobra"
 
 	"github.com/fencedrun/fencedrun/cmd/fencedrun/internal/checkup"
@@ -92,6 +93,7 @@ func (p *place) checkup(ctx context.Context, waits bool) (report checkup.Report,
 			return report, err
 		}
 		defer client.Close()
+		redis.SetLogger(silent{})
 		if err := client.Ping(reach).Err(); err != nil {
 			return report, fmt.Errorf("the server cannot be reached: %w", err)
 		}

@@ -83,7 +83,7 @@ The columns RUN are what "fencedrun cancel" takes.`,
 				doc := runsDoc{Conversation: whole.Conversation, LedgerTime: whole.LedgerTime, Runs: whole.Runs}
 				return a.show(doc, func(s *screen) {
 					s.runs(h)
-					s.next("fencedrun why " + shell(args[0]))
+					s.next("fencedrun why " + argument(args[0]))
 				})
 			})
 		},
@@ -138,7 +138,7 @@ func (s *screen) history(conversation string, h runs.History, effects []target) 
 	s.messages(h, effects)
 	s.printf("\n")
 	s.reports(h)
-	next := []string{"fencedrun why " + shell(conversation)}
+	next := []string{"fencedrun why " + argument(conversation)}
 	for _, t := range effects {
 		if unresolved(t.effect) {
 			next = append(next, "fencedrun status "+t.short)

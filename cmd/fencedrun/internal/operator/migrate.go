@@ -33,8 +33,7 @@ It is the only command that makes a ledger where there is none.`,
   fencedrun migrate --print > ledger.sql        the SQL, for whoever runs migrations otherwise
   fencedrun migrate --ledger sqlite:/var/lib/bot/ledger.db`,
 		Annotations: map[string]string{exitCodes: `  0  the ledger is up to date
-  1  it could not be migrated
-  2  the command line is wrong`},
+  2  it could not be migrated, or the command line is wrong`},
 		Args: arguments(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if show {
@@ -56,7 +55,7 @@ It is the only command that makes a ledger where there is none.`,
 			defer stop()
 			doc, err := p.migrate(ctx, is, url)
 			if err != nil {
-				return refusef("%v", err)
+				return err
 			}
 			return a.show(doc, func(s *screen) { s.printf("%s\n", doc.Did) })
 		},

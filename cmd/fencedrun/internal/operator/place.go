@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/redis/go-redis/v9"
 	"github.com/spf13/cobra"
 
 	"github.com/fencedrun/fencedrun/ledger"
@@ -53,6 +54,7 @@ func (p *place) flags(root *cobra.Command) {
 
 func (p *place) retentionFlag(cmd *cobra.Command) {
 	cmd.Flags().Var(&p.retention, "retention", "how long what this writes is kept: your service's Config.Retention (default: 30d)")
+	cmd.Flags().Lookup("retention").DefValue = ""
 }
 
 // program is how a command begins that asks the same ledger. A URL may hold a password, which is
@@ -124,6 +126,7 @@ func (p *place) store(ctx context.Context) (ledger.Store, error) {
 		}
 		return some(store, err)
 	case onRedis:
+		redis.SetLogger(silent{})
 		// What the service accepted of its server is not for its operators to refuse; doctor
 		// says it.
 		store, err := redisledger.Connect(ctx, address, &redisledger.Config{
@@ -142,8 +145,17 @@ func (p *place) store(ctx context.Context) (ledger.Store, error) {
 	}
 }
 
+// silent is where go-redis writes each try to connect: the last one's error is printed anyway.
+type silent struct{}
+
+// Printf prints nothing.
+func (silent) Printf(context.Context, string, ...any) {}
+
 // some keeps a nil store of a type from becoming a Store that is not nil.
 func some[S ledger.Store](store S, err error) (ledger.Store, error) {
+	if errors.Is(err, context.DeadlineExceeded) {
+		err = fmt.Errorf("%w\nNothing answered within %v: are host and port right, is there a firewall, and does the server speak TLS as the URL says?", err, openBound)
+	}
 	if err != nil {
 		return nil, err
 	}

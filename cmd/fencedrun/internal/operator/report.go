@@ -86,6 +86,6 @@ func (a *app) report(ctx context.Context, k *runs.Keeper, conversation string, w
 		if doc.NewConversation {
 			s.printf("The ledger had never heard of %s: is it spelt as the service spells it?\n", shell(conversation))
 		}
-		s.next("fencedrun why " + shell(conversation))
+		s.next("fencedrun why " + argument(conversation))
 	})
 }

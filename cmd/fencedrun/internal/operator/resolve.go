@@ -205,5 +205,5 @@ func afterVerdict(h runs.History, e *fence.Effect) []string {
 			next = append(next, "run the job "+r.Key.ID+" of "+r.Key.Queue+" again in its queue, unless it comes back by itself")
 		}
 	}
-	return append(next, "fencedrun why "+shell(h.Head.Conversation), "fencedrun audit")
+	return append(next, "fencedrun why "+argument(h.Head.Conversation), "fencedrun audit")
 }

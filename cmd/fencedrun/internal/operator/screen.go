@@ -216,6 +216,14 @@ func shell(name string) string {
 	return b.String() + "'"
 }
 
+// argument is shell for the last word of a command, where a name may begin with a dash.
+func argument(name string) string {
+	if strings.HasPrefix(name, "-") {
+		return "-- " + shell(name)
+	}
+	return shell(name)
+}
+
 // plural writes a number with its noun.
 func plural(n int, one, many string) string {
 	if n == 1 {

@@ -64,12 +64,12 @@ func (s *screen) status(t target) {
 		s.call(&e.Calls[i], t.now)
 	}
 	if unresolved(e) {
-		s.next("fencedrun why "+shell(t.conversation),
+		s.next("fencedrun why "+argument(t.conversation),
 			"fencedrun resolve "+t.short+` happened --note "what you saw" --ref PROVIDERS_ID`,
 			"fencedrun resolve "+t.short+` did-not-happen --note "what you saw"`)
 		return
 	}
-	s.next("fencedrun why " + shell(t.conversation))
+	s.next("fencedrun why " + argument(t.conversation))
 }
 
 func (s *screen) call(c *fence.Call, now fence.Millis) {

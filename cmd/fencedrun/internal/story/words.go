@@ -155,9 +155,20 @@ func shell(word string) string {
 	if word != "" && !strings.ContainsFunc(word, func(r rune) bool { return !plain(r) }) {
 		return word
 	}
-	if strings.ContainsFunc(word, func(r rune) bool { return r < ' ' || r == 0x7f }) {
-		// Nothing that a terminal would act on.
-		return "$'" + strings.NewReplacer("'", `\'`, "\n", `\n`, "\t", `\t`).Replace(visible(word)) + "'"
+	if visible(word) != word {
+		// Nothing that a terminal would act on, and yet the very word when it is pasted.
+		var b strings.Builder
+		for i := range len(word) {
+			switch c := word[i]; {
+			case c == '\'' || c == '\\':
+				b.WriteString(`\` + string(c))
+			case c < ' ' || c >= 0x7f:
+				fmt.Fprintf(&b, `\x%02x`, c)
+			default:
+				b.WriteByte(c)
+			}
+		}
+		return "$'" + b.String() + "'"
 	}
 	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
 }

@@ -1,7 +1,8 @@
--- Copies the conversation thread-0000000 as thread-N, for N from {from} to {to}. Each was settled a millisecond before the next.
+-- Copies the conversation thread-0000000 as thread-N, for N from {from} to {to}. Each was settled a millisecond
+-- before the next; a thousand of them were last touched in the same hour, to which the ledger rounds when a conversation is due.
 insert into fencedrun.conversation (name, tag, head, due)
   select convert_to(replace(convert_from(c.name, 'UTF8'), '0000000', lpad(n::text, 7, '0')), 'UTF8'), c.tag,
-    convert_to(replace(convert_from(c.head, 'UTF8'), 'thread-0000000', 'thread-' || lpad(n::text, 7, '0')), 'UTF8'), c.due
+    convert_to(replace(convert_from(c.head, 'UTF8'), 'thread-0000000', 'thread-' || lpad(n::text, 7, '0')), 'UTF8'), c.due - n / 1000 * 3600000::bigint
   from fencedrun.conversation c, generate_series({from}, {to}) n
   where convert_from(c.name, 'UTF8') like '%/thread-0000000'
   order by n;

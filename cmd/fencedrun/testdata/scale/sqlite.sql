@@ -1,11 +1,12 @@
--- Copies the conversation thread-0000000 as thread-N, for N from {from} to {to}. Each was settled a millisecond before the next.
+-- Copies the conversation thread-0000000 as thread-N, for N from {from} to {to}. Each was settled a millisecond
+-- before the next; a thousand of them were last touched in the same hour, to which the ledger rounds when a conversation is due.
 begin;
 create temp table copy as
   with recursive n (n) as (select {from} union all select n + 1 from n where n < {to})
   select n, 'thread-' || printf('%07d', n) as name from n;
 insert into conversation (name, tag, head, due)
   select cast(replace(cast(c.name as text), 'thread-0000000', copy.name) as blob), c.tag,
-    cast(replace(cast(c.head as text), 'thread-0000000', copy.name) as blob), c.due
+    cast(replace(cast(c.head as text), 'thread-0000000', copy.name) as blob), c.due - n / 1000 * 3600000
   from conversation c cross join temp.copy
   where cast(c.name as text) like '%/thread-0000000'
   order by n;
