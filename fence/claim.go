@@ -64,6 +64,7 @@ func (r Rules) Claim(v View, q ClaimRequest) (ClaimVerdict, Change) {
 	s := r.start(&c.step, v, q.Identity)
 	if q.Delivery != nil {
 		d := *q.Delivery
+		d.Twice = d.Twice && !q.Probed // the refusal that made it so was about what is known now
 		c.d = &d
 	}
 	c.effect, _ = s.lookEffect(q.Effect)

@@ -70,11 +70,14 @@ type Unresolved struct {
 	Run      RunKey     `json:"run,omitzero"`
 	Delivery DeliveryID `json:"d,omitzero"`
 	Deadline Millis     `json:"dl"`
-	Since    Millis     `json:"since"` // when it was claimed
-	Seq      int64      `json:"seq"`   // of the last change of State, the lapse included
-	Distinct bool       `json:"distinct,omitempty"`
-	Named    bool       `json:"named,omitempty"` // the caller named Answers
-	Answers  []string   `json:"ans,omitempty"`   // named, or given by the key (rule S5.4)
+	// Latest is the latest deadline of its open calls, 0 if that is Deadline: an earlier call of an
+	// ambiguous effect may have the longer one.
+	Latest   Millis   `json:"latest,omitempty"`
+	Since    Millis   `json:"since"` // when it was claimed
+	Seq      int64    `json:"seq"`   // of the last change of State, the lapse included
+	Distinct bool     `json:"distinct,omitempty"`
+	Named    bool     `json:"named,omitempty"` // the caller named Answers
+	Answers  []string `json:"ans,omitempty"`   // named, or given by the key (rule S5.4)
 	// Owners are the other runs that have an ambiguous call of this effect.
 	Owners []RunKey `json:"own,omitempty"`
 	Again  Again    `json:"again,omitzero"`

@@ -69,7 +69,7 @@ func (c *claim) unknown(call *Call, asked bool) *ClaimVerdict {
 		return nil
 	}
 	return c.refuse(&Refusal{
-		Reason: ReasonAmbiguous, Unknown: true, At: call.Deadline + c.Quiet,
+		Reason: ReasonAmbiguous, Unknown: true, At: c.effect.openUntil() + c.Quiet,
 		Conflicts: []Conflict{callConflict(c.effect, call)}, Again: call.Again.Open(c.now),
 	})
 }

@@ -66,6 +66,9 @@ func (s *step) unknown(e *Effect) bool {
 // probeAt returns when the next question may be put.
 func (s *step) probeAt(e *Effect) Millis {
 	next := e.Probing.Next
+	if e.Probing.Last > s.now {
+		next = 0 // the ledger's clock was ahead when that was written
+	}
 	if e.Probing.Nonce != "" && !s.isOff(sabotage.ProbesCrowd) {
 		next = max(next, e.Probing.Until)
 	}
@@ -89,10 +92,13 @@ type ProbedRequest struct {
 	// ReadYourWrites is declared by the intent: the provider shows at once what it has accepted.
 	// Only then "not applied" is an answer.
 	ReadYourWrites bool
-	By, Note       string
-	Reference      string
-	Result         []byte
-	HasResult      bool
+	// Unasked says, with FoundNothing, that the question was not put or its answer not waited for:
+	// it does not count.
+	Unasked   bool
+	By, Note  string
+	Reference string
+	Result    []byte
+	HasResult bool
 }
 
 // ProbedVerdict says what became of an answer.
@@ -134,6 +140,11 @@ func (r Rules) Probed(v View, q ProbedRequest) (ProbedVerdict, Change) {
 	}
 	e = s.editEffect(e)
 	p := &e.Probing
+	if q.Unasked {
+		p.Nonce, p.Until, p.Tries = "", 0, p.Tries-1
+		verdict.After, verdict.Next = e, s.probeAt(e)
+		return verdict, s.done()
+	}
 	p.Nonce, p.Until, p.Last, p.Note = "", 0, s.now, q.Note
 	p.Next = s.now + s.backOff(p.Tries)
 	s.callEvent(EventProbed, e, s.decides(e), q.Note)

@@ -240,6 +240,16 @@ func (e *Effect) landed() *Call {
 	return last
 }
 
+// openUntil returns the latest deadline of the calls whose outcome is not known, 0 if it is.
+func (e *Effect) openUntil() (latest Millis) {
+	for i := range e.Calls {
+		if c := &e.Calls[i]; c.State == Pending || c.State == Ambiguous {
+			latest = max(latest, c.Deadline)
+		}
+	}
+	return latest
+}
+
 // State computes the effect's state from all its calls (rule S2.3).
 func (e *Effect) State() State { return e.Deciding().State }
 

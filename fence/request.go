@@ -85,7 +85,7 @@ type Conflict struct {
 func (u *Unresolved) conflict() Conflict {
 	return Conflict{
 		ID: u.Effect, Intent: u.Intent, Key: u.Key, Summary: u.Summary, State: u.State,
-		Run: u.Run, Delivery: u.Delivery.Number, Call: u.Call, Seq: u.Seq, Deadline: u.Deadline,
+		Run: u.Run, Delivery: u.Delivery.Number, Call: u.Call, Seq: u.Seq, Deadline: max(u.Deadline, u.Latest),
 	}
 }
 

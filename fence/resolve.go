@@ -88,10 +88,8 @@ func (s *step) decide(e *Effect, call *Call, q ResolveRequest) *Effect {
 // underWay returns the latest deadline of an open call that has not passed, else 0. An outcome
 // that is unknown before its deadline may still be a send on its way.
 func (s *step) underWay(e *Effect) (until Millis) {
-	for i := range e.Calls {
-		if c := &e.Calls[i]; (c.State == Pending || c.State == Ambiguous) && s.now <= c.Deadline {
-			until = max(until, c.Deadline)
-		}
+	if until = e.openUntil(); s.now > until {
+		return 0
 	}
 	return until
 }

@@ -151,6 +151,11 @@ func (s *step) confirm(verdict SettleVerdict, e *Effect, call *Call, q SettleReq
 		}
 		call.Error = orElse(call.Error, q.Error)
 		if q.Reference != "" {
+			if q.State == Committed && call.Echo && call.Reference != "" && call.Reference != q.Reference {
+				// What was echoed was not this call: two references are two deeds.
+				verdict.Duplicate = true
+				s.callEvent(EventDuplicate, e, call, "")
+			}
 			call.Reference = q.Reference
 			s.refer(call.Reference, e)
 		}

@@ -58,6 +58,9 @@ func (s *step) resolveHead(e *Effect) {
 		Run: call.Run, Delivery: call.Delivery, Deadline: call.Deadline, Since: call.At, Seq: call.Seq,
 		Distinct: e.Distinct, Named: call.Named, Answers: call.Answers, Again: call.Again,
 	}
+	if latest := e.openUntil(); latest > call.Deadline && call.State == Ambiguous {
+		u.Latest = latest
+	}
 	for c := range e.Calls {
 		other := &e.Calls[c]
 		if other.State == Ambiguous && other.Run != call.Run && other.Run != (RunKey{}) && !slices.Contains(u.Owners, other.Run) {

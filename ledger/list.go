@@ -96,6 +96,15 @@ func (l *Ledger) History(ctx context.Context, conversation string) (History, err
 
 // scan pages through q, at most limit rows if limit is not 0.
 func (l *Ledger) scan(ctx context.Context, verb string, q Scan, limit int, each func(conversation string, rec fence.Record)) error {
+	return l.scanWhile(ctx, verb, q, limit, func(conversation string, rec fence.Record) bool {
+		each(conversation, rec)
+		return true
+	})
+}
+
+// scanWhile is scan that stops when each returns false. It holds no more than a page, and nothing of the
+// store while each is at work.
+func (l *Ledger) scanWhile(ctx context.Context, verb string, q Scan, limit int, each func(conversation string, rec fence.Record) bool) error {
 	q.Limit = scanPage
 	for seen := 0; ; {
 		if limit > 0 {
@@ -110,7 +119,9 @@ func (l *Ledger) scan(ctx context.Context, verb string, q Scan, limit int, each 
 			if err != nil {
 				return fmt.Errorf("ledger: %s: %w", verb, err)
 			}
-			each(l.nameOf(f.Conversation), rec)
+			if !each(l.nameOf(f.Conversation), rec) {
+				return nil
+			}
 		}
 		seen += len(found)
 		if len(found) < q.Limit || limit > 0 && seen >= limit {
@@ -155,19 +166,26 @@ type OpenEffect struct {
 
 // Unresolved lists the pending and ambiguous effects claimed at least older ago, oldest first,
 // at most limit of them.
-func (l *Ledger) Unresolved(ctx context.Context, older fence.Millis, limit int) ([]OpenEffect, fence.Millis, error) {
-	now, err := l.now(ctx)
-	if err != nil {
-		return nil, 0, fmt.Errorf("ledger: unresolved: %w", err)
-	}
-	var open []OpenEffect
-	q := Scan{Kind: ScanOpen, Prefix: namespacePrefix(l.Namespace), Open: fence.UnresolvedEffect, Before: now - older}
-	err = l.scan(ctx, "unresolved", q, limit, func(conversation string, rec fence.Record) {
-		if e, ok := rec.(*fence.Effect); ok {
-			open = append(open, OpenEffect{conversation, l.Rules.LapsedEffect(fence.View{Now: now}, e)})
-		}
+func (l *Ledger) Unresolved(ctx context.Context, older fence.Millis, limit int) (open []OpenEffect, now fence.Millis, err error) {
+	now, err = l.EachUnresolved(ctx, older, limit, func(e OpenEffect, _ fence.Millis) bool {
+		open = append(open, e)
+		return true
 	})
 	return open, now, err
+}
+
+// EachUnresolved hands over what Unresolved lists, one after the other, and the ledger's time, until each
+// returns false: there may be more of them than fit into memory.
+func (l *Ledger) EachUnresolved(ctx context.Context, older fence.Millis, limit int, each func(e OpenEffect, now fence.Millis) bool) (fence.Millis, error) {
+	now, err := l.now(ctx)
+	if err != nil {
+		return 0, fmt.Errorf("ledger: unresolved: %w", err)
+	}
+	q := Scan{Kind: ScanOpen, Prefix: namespacePrefix(l.Namespace), Open: fence.UnresolvedEffect, Before: now - older}
+	return now, l.scanWhile(ctx, "unresolved", q, limit, func(conversation string, rec fence.Record) bool {
+		e, ok := rec.(*fence.Effect)
+		return !ok || each(OpenEffect{conversation, l.Rules.LapsedEffect(fence.View{Now: now}, e)}, now)
+	})
 }
 
 // OpenMessage is an open inbound message of some conversation.
@@ -178,17 +196,24 @@ type OpenMessage struct {
 
 // OpenInbound lists the open inbound messages that no Begin has named for at least older,
 // longest first, at most limit of them.
-func (l *Ledger) OpenInbound(ctx context.Context, older fence.Millis, limit int) ([]OpenMessage, fence.Millis, error) {
-	now, err := l.now(ctx)
-	if err != nil {
-		return nil, 0, fmt.Errorf("ledger: open inbound: %w", err)
-	}
-	var open []OpenMessage
-	q := Scan{Kind: ScanOpen, Prefix: namespacePrefix(l.Namespace), Open: fence.OpenInbound, Before: now - older}
-	err = l.scan(ctx, "open inbound", q, limit, func(conversation string, rec fence.Record) {
-		if in, ok := rec.(*fence.Inbound); ok {
-			open = append(open, OpenMessage{conversation, in})
-		}
+func (l *Ledger) OpenInbound(ctx context.Context, older fence.Millis, limit int) (open []OpenMessage, now fence.Millis, err error) {
+	now, err = l.EachOpenInbound(ctx, older, limit, func(m OpenMessage, _ fence.Millis) bool {
+		open = append(open, m)
+		return true
 	})
 	return open, now, err
+}
+
+// EachOpenInbound hands over what OpenInbound lists, one after the other, and the ledger's time, until
+// each returns false.
+func (l *Ledger) EachOpenInbound(ctx context.Context, older fence.Millis, limit int, each func(m OpenMessage, now fence.Millis) bool) (fence.Millis, error) {
+	now, err := l.now(ctx)
+	if err != nil {
+		return 0, fmt.Errorf("ledger: open inbound: %w", err)
+	}
+	q := Scan{Kind: ScanOpen, Prefix: namespacePrefix(l.Namespace), Open: fence.OpenInbound, Before: now - older}
+	return now, l.scanWhile(ctx, "open inbound", q, limit, func(conversation string, rec fence.Record) bool {
+		in, ok := rec.(*fence.Inbound)
+		return !ok || each(OpenMessage{conversation, in}, now)
+	})
 }

@@ -19,12 +19,12 @@ func (l *Ledger) CountPurge(ctx context.Context, older fence.Millis, limit int) 
 	if err != nil {
 		return p, fmt.Errorf("ledger: count purge: %w", err)
 	}
-	due := map[string][]fence.Record{}
+	due := map[string][]dueName{}
 	looked := 0
 	q := Scan{Kind: ScanDue, Prefix: namespacePrefix(l.Namespace)}
 	err = l.scan(ctx, "count purge", q, limit, func(conversation string, rec fence.Record) {
 		looked++
-		if name := nameOnly(rec); name != nil && settledAt(rec) <= now-older {
+		if name, ok := dueNameOf(rec); ok && settledAt(rec) <= now-older {
 			due[conversation] = append(due[conversation], name)
 		}
 	})
@@ -33,7 +33,7 @@ func (l *Ledger) CountPurge(ctx context.Context, older fence.Millis, limit int) 
 	}
 	p.More = limit > 0 && looked == limit
 	for _, conversation := range slices.Sorted(maps.Keys(due)) {
-		v, err := l.purge(ctx, conversation, due[conversation], true)
+		v, err := l.purge(ctx, conversation, dueRecords(due[conversation]), true)
 		if err != nil {
 			return p, err
 		}
@@ -44,22 +44,58 @@ func (l *Ledger) CountPurge(ctx context.Context, older fence.Millis, limit int) 
 	return p, nil
 }
 
-// nameOnly returns a record with nothing but its key, which is all that the rules take from a row
-// that is due: the count of a large ledger must fit into memory. It is nil for a head.
-func nameOnly(rec fence.Record) fence.Record {
+// dueName is all that the rules take from a row that is due, and all that is kept of it: the count of
+// a large ledger must fit into memory.
+type dueName struct {
+	kind    dueKind
+	id, job string // job: a run's, whose id is its queue
+}
+
+type dueKind uint8
+
+const (
+	dueRun dueKind = iota + 1
+	dueEffect
+	dueInbound
+	dueReport
+	dueReference
+)
+
+// dueNameOf returns the name of a row; ok is false for a head.
+func dueNameOf(rec fence.Record) (n dueName, ok bool) {
 	switch rec := rec.(type) {
 	case *fence.Run:
-		return &fence.Run{Key: rec.Key}
+		return dueName{dueRun, rec.Key.Queue, rec.Key.ID}, true
 	case *fence.Effect:
-		return &fence.Effect{ID: rec.ID}
+		return dueName{kind: dueEffect, id: rec.ID}, true
 	case *fence.Inbound:
-		return &fence.Inbound{ID: rec.ID}
+		return dueName{kind: dueInbound, id: rec.ID}, true
 	case *fence.Report:
-		return &fence.Report{ID: rec.ID}
+		return dueName{kind: dueReport, id: rec.ID}, true
 	case *fence.Reference:
-		return &fence.Reference{Ref: rec.Ref}
+		return dueName{kind: dueReference, id: rec.Ref}, true
 	}
-	return nil
+	return n, false
+}
+
+// dueRecords returns records with nothing but their names.
+func dueRecords(names []dueName) []fence.Record {
+	recs := make([]fence.Record, len(names))
+	for i, n := range names {
+		switch n.kind {
+		case dueRun:
+			recs[i] = &fence.Run{Key: fence.RunKey{Queue: n.id, ID: n.job}}
+		case dueEffect:
+			recs[i] = &fence.Effect{ID: n.id}
+		case dueInbound:
+			recs[i] = &fence.Inbound{ID: n.id}
+		case dueReport:
+			recs[i] = &fence.Report{ID: n.id}
+		case dueReference:
+			recs[i] = &fence.Reference{Ref: n.id}
+		}
+	}
+	return recs
 }
 
 // settledAt is when the retention of a record began to count (rule S10.4).

@@ -17,8 +17,8 @@ type conclusion struct {
 	d      Delivery
 	ctx    context.Context
 	cancel context.CancelFunc
-	// learned says that a probe has found out what became of something that was unknown.
-	learned bool
+	// undone says that a probe has found out that something did not happen.
+	undone bool
 }
 
 func (r *Run) concluding(d Delivery) (c *conclusion, done func()) {
@@ -39,22 +39,22 @@ func (c *conclusion) bound() {
 // probeFor probes what keeps the run from ending, while the queue still gives the job time, and
 // reports whether any of it is known now.
 func (c *conclusion) probeFor(refused *RefusedError) bool {
-	known, asked := c.k.probeFor(c.queue, c.job.Conversation, refused, nil)
-	if asked {
+	p := c.k.probeFor(c.queue, c.job.Conversation, refused, nil)
+	if p.asked {
 		c.cancel() // the provider took its time, and what is left to be written needs its own
 		c.bound()
 	}
-	c.learned = c.learned || known
-	return known
+	c.undone = c.undone || p.undone
+	return p.known
 }
 
-// wrote asks whether the run owns a committed effect. What cannot be asked counts as a yes: the
+// wrote asks whether the run owns a committed effect of its present payload. What cannot be asked counts as a yes: the
 // handler of a job that may have written is not entered again.
 func (c *conclusion) wrote() bool {
 	row := fence.RunRow(c.job.key())
 	v, err := c.k.ledger.Look(c.ctx, c.job.Conversation, row)
 	run, _ := v.Rows[row].(*fence.Run)
-	return err != nil || run != nil && run.Wrote
+	return err != nil || run != nil && run.Wrote && run.Edited == 0
 }
 
 // abandon gives up a run whose handler panicked or left its goroutine.
@@ -81,7 +81,7 @@ func (c *conclusion) verdict(err error) Verdict {
 	if refused != nil && refused.unknown() && refused.Reason != fence.ReasonAlreadyAnswered {
 		return c.final(c.k.verdictOf(refused), err) // says more than that something is unresolved
 	}
-	if v, owned := c.owned(err, false); owned {
+	if v, owned := c.owned(err, nil); owned {
 		return v
 	}
 	if _, down := errors.AsType[*LedgerError](err); down {
@@ -102,7 +102,14 @@ func (c *conclusion) verdict(err error) Verdict {
 func (c *conclusion) success(note error) Verdict {
 	refused, err := c.end(fence.EndSuccess)
 	if err == nil && c.probeFor(refused) {
+		if c.undone {
+			// Its handler has returned and does not know: ended now, nobody would be left to make it
+			// (rule S10.1).
+			return c.k.comeBack(fence.ReasonTakenAgain, time.Second)
+		}
+		before := refused
 		refused, err = c.end(fence.EndSuccess)
+		refused.waitAs(before)
 	}
 	switch {
 	case err != nil:
@@ -121,8 +128,8 @@ func (c *conclusion) success(note error) Verdict {
 }
 
 // owned returns the verdict for a run that owns an unresolved effect, whatever its handler
-// returned.
-func (c *conclusion) owned(err error, probed bool) (Verdict, bool) {
+// returned. before is what was refused before something was probed, nil the first time.
+func (c *conclusion) owned(err error, before *RefusedError) (Verdict, bool) {
 	ref, now, failed := c.h.Owned(c.ctx)
 	switch {
 	case failed != nil:
@@ -132,9 +139,10 @@ func (c *conclusion) owned(err error, probed bool) (Verdict, bool) {
 		return Verdict{}, false
 	}
 	refused := c.k.refused(ref, EffectRef{}, now)
-	if !probed && c.probeFor(refused) {
-		return c.owned(err, true)
+	if before == nil && c.probeFor(refused) {
+		return c.owned(err, refused)
 	}
+	refused.waitAs(before)
 	return c.final(c.k.verdictOf(refused), err), true
 }
 

@@ -52,7 +52,7 @@ func (k *Keeper) Deliver(ctx context.Context, job Job, d Delivery, handler func(
 	k.enter()
 	defer k.exit()
 	job = job.own()
-	r, verdict := k.begin(ctx, job, false)
+	r, verdict := k.begin(ctx, job, nil)
 	if r == nil {
 		if verdict.Action == ActionPark {
 			k.tell(ctx, Event{Kind: fence.EventParked, Conversation: job.Conversation, Run: job.key(), Reason: verdict.Reason})
@@ -81,9 +81,9 @@ func (k *Keeper) told(ctx context.Context, job Job, v Verdict) Verdict {
 	return v
 }
 
-// begin asks for the run's next delivery. Without a run, the verdict is the answer. probed says
-// that what was unknown has been probed.
-func (k *Keeper) begin(ctx context.Context, job Job, probed bool) (*Run, Verdict) {
+// begin asks for the run's next delivery. Without a run, the verdict is the answer. before
+// is what refused it before something was probed, nil the first time.
+func (k *Keeper) begin(ctx context.Context, job Job, before *RefusedError) (*Run, Verdict) {
 	sent := k.seam.Now()
 	q := fence.BeginRequest{
 		Run: job.key(), QueueName: job.QueueName, Order: job.Order, Inbound: job.Inbound, Digest: job.Digest,
@@ -101,11 +101,10 @@ func (k *Keeper) begin(ctx context.Context, job Job, probed bool) (*Run, Verdict
 		return nil, Verdict{Action: ActionDone, Reason: fence.ReasonFinished, Note: "finished before"}
 	case v.Refusal != nil:
 		refused := k.refused(v.Refusal, EffectRef{}, now)
-		if !probed {
-			if known, _ := k.probeFor(ctx, job.Conversation, refused, nil); known {
-				return k.begin(ctx, job, true)
-			}
+		if before == nil && k.probeFor(ctx, job.Conversation, refused, nil).known {
+			return k.begin(ctx, job, refused)
 		}
+		refused.waitAs(before)
 		return nil, k.verdictOf(refused).because(nil)
 	}
 	r := &Run{
@@ -139,11 +138,6 @@ func (r *Run) deliver(d Delivery, handler func(ctx context.Context) error) Verdi
 		defer done()
 		return c.lostTo(loss, nil)
 	}
-	if d.ReplayOnly && r.Delivery() > 1 {
-		if v, wrote := r.replayOnly(d); wrote {
-			return v
-		}
-	}
 	returned := false
 	defer func() {
 		if returned {
@@ -155,12 +149,19 @@ func (r *Run) deliver(d Delivery, handler func(ctx context.Context) error) Verdi
 		defer done()
 		c.abandon()
 	}()
+	if d.ReplayOnly && r.Delivery() > 1 {
+		if v, wrote := r.replayOnly(d); wrote {
+			returned = true
+			return v
+		}
+	}
 	err := handler(r.ctx)
-	returned = true
 	r.leave()
 	c, done := r.concluding(d)
 	defer done()
-	return c.verdict(err)
+	v := c.verdict(err)
+	returned = true // and not before: a probe on the way may panic as well
+	return v
 }
 
 // leave stops the renewal: the handler has returned.
@@ -175,11 +176,11 @@ func (r *Run) replayOnly(d Delivery) (Verdict, bool) {
 	c, done := r.concluding(d)
 	defer done()
 	if !r.record.Wrote || r.record.Edited > 0 {
-		if v, owned := c.owned(nil, false); owned {
+		if v, owned := c.owned(nil, nil); owned {
 			r.leave()
 			return v, true
 		}
-		if !c.learned || !c.wrote() {
+		if !c.wrote() { // asked again: what was unknown when it began may be known by now
 			return Verdict{}, false
 		}
 	}

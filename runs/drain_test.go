@@ -43,3 +43,41 @@ func TestDrainWaitsForWhatIsAtWork(t *testing.T) {
 		all.Wait()
 	})
 }
+
+func TestDrainWaitsForASweep(t *testing.T) {
+	onMemory(t, func(b *bench) {
+		d := newDesk()
+		d.takes = 20 * time.Second
+		in := d.intent("refund", true)
+		p := b.processWith(runs.Config{Intents: []runs.Declared{in}}, nil)
+		unknown(b, p, in, d.drop)
+		time.Sleep(quietOver)
+		var all sync.WaitGroup
+		all.Go(func() { _, _ = p.Sweep(b.Context()) })
+		time.Sleep(time.Second)
+		_ = p.Drain(b.Context())
+		if e := p.effect("c"); e.State() != runs.Failed {
+			b.Errorf("drained, and the probe's answer is not recorded: %s", e.State())
+		}
+		all.Wait()
+	})
+}
+
+func TestDrainWaitsForAnEffectThatOutlivesItsHandler(t *testing.T) {
+	onMemory(t, func(b *bench) {
+		p := b.process()
+		var all sync.WaitGroup
+		p.deliver(job(1), func(ctx context.Context) error {
+			all.Go(func() {
+				_ = once(ctx, tag("x"), func(context.Context, *runs.Call) error { time.Sleep(20 * time.Second); return nil })
+			})
+			time.Sleep(time.Second)
+			return nil
+		})
+		_ = p.Drain(b.Context())
+		if e := p.effect("c"); e.State() != runs.Committed {
+			b.Errorf("drained, and an effect is at work: %s", e.State())
+		}
+		all.Wait()
+	})
+}

@@ -100,8 +100,8 @@ type order struct {
 	claim   time.Duration // the claim's deadline
 }
 
-// keyMargin is the part of a provider's key window that is not used: clocks differ, and calls
-// take time.
+// keyMargin is the part of a provider's key window that is not used, at least the effect's timeout:
+// clocks differ, and calls take time.
 const keyMargin = 10
 
 // prepare checks an effect and builds its request. Nothing is written for bad input.
@@ -137,7 +137,7 @@ func (k *Keeper) prepare(conversation string, t traits, effectKey EffectKey, w W
 		Effect: id, Intent: t.name, Key: effectKey.Canonical(), KeyID: single, Params: params, Summary: clean(w.Summary),
 		Answers: slices.Clone(w.Answers), By: k.config.Worker, Answering: t.answering, Distinct: t.distinct,
 		Repeatable: t.repeatable, Forever: t.forever, MaxCalls: t.maxCalls, Policy: w.Policy,
-		AfterUnresolved: w.AfterUnresolved, KeyWindow: fence.MillisOf(t.honoursKey - t.honoursKey/keyMargin),
+		AfterUnresolved: w.AfterUnresolved, KeyWindow: fence.MillisOf(max(0, t.honoursKey-max(t.honoursKey/keyMargin, o.timeout))),
 		For: fence.MillisOf(o.claim),
 	}
 	return o, nil
@@ -200,6 +200,9 @@ func (o *order) times(c *Config, t traits, w With) error {
 		o.claim = c.ClaimDeadline
 	default:
 		o.claim = 2 * o.timeout
+	}
+	if t.honoursKey > 0 && t.honoursKey <= o.timeout {
+		return fmt.Errorf("fencedrun: %s: HonoursKey (%v) must be longer than Timeout (%v): a call may take that long to reach the provider", t.name, t.honoursKey, o.timeout)
 	}
 	if o.claim <= o.timeout {
 		return fmt.Errorf("fencedrun: %s: ClaimDeadline (%v) must be longer than Timeout (%v)", t.name, o.claim, o.timeout)

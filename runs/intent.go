@@ -25,7 +25,7 @@ type Intent[T any] struct {
 	// whose outcome is unknown may be called again (rule S8). A wrong word here duplicates.
 	Repeatable bool
 	// HonoursKey says that the provider honours the idempotency key for this long from the
-	// first claim; inside it, less a margin of a tenth, an effect whose outcome is unknown
+	// first claim; inside it, less a tenth or the effect's timeout, whichever is longer, an effect whose outcome is unknown
 	// may be called again with the same key, params and Answers (rule S8). 0: it does not.
 	HonoursKey time.Duration
 	// Forever keeps the effects past the retention.
@@ -40,8 +40,8 @@ type Intent[T any] struct {
 	// need no classifier. It gets each part of a joined error by itself.
 	Classify func(err error) bool
 	// Probe asks the provider whether an effect happened whose outcome is unknown: by
-	// idempotency key, reference, or whatever else finds it. Return Applied, NotFound, or an
-	// error when it cannot be told. It is called by those who need to know, and by Keeper.Sweep;
+	// idempotency key, reference, or whatever else finds it. Return Applied, NotFound, Rejected when
+	// the provider shows that it has refused the effect for good, or an error when it cannot be told. It is called by those who need to know, and by Keeper.Sweep;
 	// only after the claim's deadline and Config.Quiet, by one process at a time, never inside a
 	// transaction, with the effect's timeout (rule S8). It must not change anything at the
 	// provider. Declare the intent in Config.Intents, so that others than the claimer can ask.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"sync"
 	"time"
 
@@ -79,7 +80,7 @@ func NewSeamed(store ledger.Store, config *Config, s *seam.Seam) (*Keeper, error
 func (k *Keeper) declare() error {
 	k.declared = make(map[string]traits, len(k.config.Intents))
 	for i, in := range k.config.Intents {
-		if in == nil {
+		if v := reflect.ValueOf(in); in == nil || v.Kind() == reflect.Pointer && v.IsNil() {
 			return fmt.Errorf("fencedrun: Config.Intents[%d] is nil", i)
 		}
 		t := in.traits()

@@ -48,10 +48,8 @@ type effectFunc func(ctx context.Context, call *Call) (kept, error)
 // once claims, calls and settles one effect. It returns the committed call when the effect
 // was done before, nil when it was done now.
 func (k *Keeper) once(ctx context.Context, r *Run, conversation string, o *order, fn effectFunc) (*fence.Call, error) {
-	if r == nil {
-		k.enter() // an effect of a run is part of its delivery
-		defer k.exit()
-	}
+	k.enter() // its goroutine may outlive its handler
+	defer k.exit()
 	if k.seam.Off.Has(sabotage.ClaimNotDurable) {
 		return k.onceUndurably(ctx, r, conversation, o, fn)
 	}
@@ -76,9 +74,11 @@ func (k *Keeper) claim(ctx context.Context, r *Run, conversation string, o *orde
 		a, err := k.ask(ctx, r, conversation, o)
 		refused := asRefused(err)
 		if !o.request.Probed {
-			if o.request.Probed, _ = k.probeFor(ctx, conversation, refused, &o.traits); o.request.Probed {
+			if o.request.Probed = k.probeFor(ctx, conversation, refused, &o.traits).known; o.request.Probed {
+				before := refused
 				a, err = k.ask(ctx, r, conversation, o)
 				refused = asRefused(err)
+				refused.waitAs(before)
 			}
 		}
 		if refused == nil || refused.Reason != fence.ReasonInFlight || o.wait == 0 {

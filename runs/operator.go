@@ -220,10 +220,29 @@ func (k *Keeper) Unresolved(ctx context.Context, older time.Duration, limit int)
 	}
 	list := make([]UnresolvedEffect, len(found))
 	for i, f := range found {
-		at := f.Effect.Deciding().At
-		list[i] = UnresolvedEffect{Conversation: f.Conversation, Effect: f.Effect, Since: at.Time(), Age: (now - at).Duration()}
+		list[i] = unresolvedEffect(f, now)
 	}
 	return list, nil
+}
+
+// EachUnresolved hands over what Unresolved lists, one after the other, until each returns false. After
+// an outage of a provider there may be more of them than fit into memory. each may use the keeper.
+func (k *Keeper) EachUnresolved(ctx context.Context, older time.Duration, each func(UnresolvedEffect) bool) error {
+	if err := k.open(); err != nil {
+		return err
+	}
+	_, err := k.ledger.EachUnresolved(ctx, fence.MillisOf(older), 0, func(e ledger.OpenEffect, now fence.Millis) bool {
+		return each(unresolvedEffect(e, now))
+	})
+	if err != nil {
+		return k.failed(ctx, Job{}, "unresolved", err)
+	}
+	return nil
+}
+
+func unresolvedEffect(e ledger.OpenEffect, now fence.Millis) UnresolvedEffect {
+	at := e.Effect.Deciding().At
+	return UnresolvedEffect{Conversation: e.Conversation, Effect: e.Effect, Since: at.Time(), Age: (now - at).Duration()}
 }
 
 // OpenMessage is a message that nobody has answered or dismissed.
@@ -247,9 +266,29 @@ func (k *Keeper) Open(ctx context.Context, older time.Duration, limit int) ([]Op
 	}
 	list := make([]OpenMessage, len(found))
 	for i, f := range found {
-		list[i] = OpenMessage{Conversation: f.Conversation, ID: f.Inbound.ID, Named: f.Inbound.NamedAt.Time(), Age: (now - f.Inbound.NamedAt).Duration()}
+		list[i] = openMessage(f, now)
 	}
 	return list, nil
+}
+
+// EachOpen hands over what Open lists, one after the other, until each returns false. each may use the
+// keeper.
+func (k *Keeper) EachOpen(ctx context.Context, older time.Duration, each func(OpenMessage) bool) error {
+	if err := k.open(); err != nil {
+		return err
+	}
+	_, err := k.ledger.EachOpenInbound(ctx, fence.MillisOf(older), 0, func(m ledger.OpenMessage, now fence.Millis) bool {
+		return each(openMessage(m, now))
+	})
+	if err != nil {
+		return k.failed(ctx, Job{}, "open", err)
+	}
+	return nil
+}
+
+func openMessage(m ledger.OpenMessage, now fence.Millis) OpenMessage {
+	named := m.Inbound.NamedAt
+	return OpenMessage{Conversation: m.Conversation, ID: m.Inbound.ID, Named: named.Time(), Age: (now - named).Duration()}
 }
 
 // Purged counts what Purge deleted.

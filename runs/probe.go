@@ -9,6 +9,7 @@ import (
 
 	"github.com/fencedrun/fencedrun/fence"
 	"github.com/fencedrun/fencedrun/internal/sabotage"
+	"github.com/fencedrun/fencedrun/ledger"
 )
 
 // Question is what a probe is asked: did the provider do this?
@@ -32,7 +33,12 @@ type Question struct {
 
 // Since returns when the first call was claimed, by the ledger's clock: where a search at the
 // provider has to begin, less what the clocks may differ.
-func (q Question) Since() time.Time { return q.Calls[0].At.Time() }
+func (q Question) Since() time.Time {
+	if len(q.Calls) == 0 {
+		return time.Time{} // a test of the probe alone
+	}
+	return q.Calls[0].At.Time()
+}
 
 // DecodeParams decodes the params of the last call into v. It is an error if the call was made
 // without any.
@@ -130,14 +136,20 @@ func (k *Keeper) prober(intent string, callers *traits) *traits {
 // maxInline is how many unknown outcomes one refusal has probed at most; a sweep does the rest.
 const maxInline = 8
 
-// probeFor probes what is unknown among the things that refused somebody. It reports whether
-// any of it is known now, and whether a provider was asked. callers are the traits of the effect
-// that was refused, nil if a run was. A refusal whose question somebody else is asking right now
-// is made to wait for that, and one whose question has brought nothing to wait for the next, a few
-// times: then its job is parked, and sweeps go on asking.
-func (k *Keeper) probeFor(ctx context.Context, conversation string, refused *RefusedError, callers *traits) (known, asked bool) {
+// probedFor says what came of probing what refused somebody.
+type probedFor struct {
+	asked  bool // a provider was
+	known  bool // something is, that was unknown
+	undone bool // … and did not happen
+}
+
+// probeFor probes what is unknown among the things that refused somebody. callers are the traits
+// of the effect that was refused, nil if a run was. A refusal whose question somebody else is asking
+// right now is made to wait for that, and one whose question has brought nothing to wait for the
+// next, a few times: then its job is parked, and sweeps go on asking.
+func (k *Keeper) probeFor(ctx context.Context, conversation string, refused *RefusedError, callers *traits) (p probedFor) {
 	if refused == nil || !refused.unknown() || refused.RetryAfter > 0 {
-		return false, false // nothing is unknown, or the quiet period is not over
+		return p // nothing is unknown, or the quiet period is not over
 	}
 	var tried []string
 	for _, c := range refused.Conflicts {
@@ -153,10 +165,19 @@ func (k *Keeper) probeFor(ctx context.Context, conversation string, refused *Ref
 		if err != nil {
 			break // told already; the refusal stands
 		}
-		known, asked = known || a.known, asked || a.asked
+		p.asked, p.known = p.asked || a.asked, p.known || a.known
+		p.undone = p.undone || a.known && a.state == fence.Failed
 		refused.RetryAfter = max(refused.RetryAfter, a.next)
 	}
-	return known, asked
+	return p
+}
+
+// waitAs keeps how long what is unknown still is to be waited for, when the same was refused again
+// after something else was found out.
+func (e *RefusedError) waitAs(before *RefusedError) {
+	if e != nil && before != nil && e.unknown() {
+		e.RetryAfter = max(e.RetryAfter, before.RetryAfter)
+	}
 }
 
 // probeAnswer says what came of a probe.
@@ -197,7 +218,7 @@ func (k *Keeper) probe(ctx context.Context, conversation, effect string, t *trai
 	case err != nil:
 		return probeAnswer{}, k.failed(ctx, Job{Conversation: conversation}, "probe", err)
 	case v.Effect == nil:
-		return probeAnswer{}, nil
+		return probeAnswer{known: true}, nil // gone, and nothing is unknown of it
 	case !v.Granted:
 		return probeAnswer{known: v.Next == 0, state: v.Effect.State(), next: wait(v.Effect, now)}, nil
 	}
@@ -206,7 +227,7 @@ func (k *Keeper) probe(ctx context.Context, conversation, effect string, t *trai
 	left := min((v.Effect.Probing.Until - now).Duration(), q.For.Duration()-k.seam.Now().Sub(sent))
 	if left < timeout && !k.seam.Off.Has(sabotage.LateProbes) {
 		return k.answer(ctx, conversation, fence.ProbedRequest{
-			Effect: effect, Nonce: q.Nonce, Finding: FoundNothing, Note: "the process stood still before it could ask",
+			Effect: effect, Nonce: q.Nonce, Finding: FoundNothing, Unasked: true,
 		})
 	}
 	return k.question(ctx, conversation, v.Effect, q.Nonce, t, timeout)
@@ -224,7 +245,8 @@ func (k *Keeper) question(ctx context.Context, conversation string, e *fence.Eff
 	found, failed := t.probe(probeCtx, questionOf(conversation, e), k.config.MaxResult)
 	switch {
 	case failed != nil:
-		answer.Note = errorText(failed)
+		// Whoever asked was told to stop: the provider is not to blame.
+		answer.Note, answer.Unasked = errorText(failed), ctx.Err() != nil
 	case found.what == FoundApplied:
 		answer.Note, answer.Finding, answer.Reference = "", FoundApplied, referenceOf(found.reference)
 		answer.Result, answer.HasResult = found.result, !found.noValue
@@ -303,6 +325,8 @@ func (k *Keeper) Sweep(ctx context.Context) (Swept, error) {
 	if err := k.open(); err != nil {
 		return s, err
 	}
+	k.enter()
+	defer k.exit()
 	if !k.probes {
 		return s, errors.New("fencedrun: sweep: no intent of Config.Intents has a Probe, so nothing could be asked")
 	}
@@ -310,9 +334,10 @@ func (k *Keeper) Sweep(ctx context.Context) (Swept, error) {
 	if err != nil {
 		return s, k.failed(ctx, Job{}, "sweep", err)
 	}
+	var unreadable error
 	for _, f := range found {
 		if ctx.Err() != nil {
-			return s, context.Cause(ctx)
+			return s, errors.Join(unreadable, context.Cause(ctx))
 		}
 		t := k.prober(f.Effect.Intent, nil)
 		if t == nil {
@@ -324,12 +349,16 @@ func (k *Keeper) Sweep(ctx context.Context) (Swept, error) {
 			continue
 		}
 		a, err := k.probe(ctx, f.Conversation, f.Effect.ID, t)
-		if err != nil {
-			return s, err
+		switch {
+		case errors.Is(err, ledger.ErrCorrupt): // this one must not keep the others waiting for ever
+			unreadable = errors.Join(unreadable, fmt.Errorf("conversation %q: %w", f.Conversation, err))
+			continue
+		case err != nil:
+			return s, errors.Join(unreadable, err)
 		}
 		s.count(a)
 	}
-	return s, nil
+	return s, unreadable
 }
 
 func (s *Swept) count(a probeAnswer) {

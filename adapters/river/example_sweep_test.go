@@ -102,7 +102,7 @@ func ExamplePlugin_sweep() {
 	if err := client.Stop(ctx); err != nil {
 		panic(err)
 	}
-	// Output: job_completed fencedrun_sweep {"Asked":1,"Applied":1,"NotApplied":0,"Unknown":0,"NotYet":0,"NoProbe":0}
+	// Output: job_completed fencedrun_sweep {"asked":1,"applied":1,"not_applied":0,"unknown":0,"not_yet":0,"no_probe":0}
 }
 
 // refundInDoubt returns a keeper over a ledger with a refund of which nobody knows that it was made. The quiet period is over.

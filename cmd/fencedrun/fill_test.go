@@ -47,6 +47,8 @@ func fill() {
 		config.Retention = soon + 100*time.Millisecond
 	case "working":
 		config.Lease = time.Hour
+	case "sweep":
+		config.Intents = []runs.Declared{probed}
 	}
 	keeper, err := runs.New(store, config)
 	if err != nil {
@@ -223,6 +225,11 @@ var stories = map[string]func(ctx context.Context, w *worker) error{
 		w.job1(ctx, fine)
 		return nil
 	},
+
+	// What docs/guides/on-call.md tells.
+	"crash":       func(ctx context.Context, w *worker) error { return w.night(ctx, killMyself) },
+	"crash-again": func(ctx context.Context, w *worker) error { return w.night(ctx, fine) },
+	"sweep":       sweep,
 
 	// What follows waits for the ledger's clock, and does nothing.
 

@@ -71,6 +71,9 @@ func run(args []string, stdout, stderr *os.File) int {
 	}
 	if err != nil {
 		fmt.Fprintln(stderr, "support-bot:", err)
+		if _, ok := errors.AsType[serverError](err); ok {
+			return exitUsage
+		}
 		return exitFailed
 	}
 	return status

@@ -123,12 +123,26 @@ func TestBadFlagsAreNamed(t *testing.T) {
 		{"--fail-before 0.6 --act-and-timeout 0.6", "--fail-before and --act-and-timeout"},
 		{"--redeliver 1.1", "--redeliver: 1.1"},
 		{"--drain 0s", "--drain: 0s"},
+		{"--with --without", "--with and --without: each means only"},
 		{"--nonsense", "-nonsense"},
 		{"nonsense", `"nonsense"`},
 	} {
 		status, stdout, stderr := program(t, strings.Fields(test.args)...)
 		if status != exitUsage || !strings.Contains(stderr, test.want) || stdout != "" {
 			t.Errorf("%s: exit status %d, %q; want status %d and %q", test.args, status, stderr, exitUsage, test.want)
+		}
+	}
+}
+
+func TestAServerThatCannotBeReachedIsAWrongFlag(t *testing.T) {
+	t.Setenv("TMPDIR", t.TempDir())
+	for _, args := range [][]string{
+		{"--queue", "river", "--postgres", "postgres://127.0.0.1:1/x"}, {"--redis", "redis://127.0.0.1:1"},
+	} {
+		for _, arm := range []string{"--with", "--without"} {
+			if status, _, stderr := program(t, append(args, arm)...); status != exitUsage || !strings.Contains(stderr, "refused") {
+				t.Errorf("%v %s: exit status %d, %s", args, arm, status, stderr)
+			}
 		}
 	}
 }
@@ -155,7 +169,6 @@ func TestWhatIsPlayedByDefault(t *testing.T) {
 		{[]string{"--conversations", "1"}, 1, "without with", 13},
 		{[]string{"--without"}, 12, "without", 124},
 		{[]string{"--with"}, 12, "with", 124},
-		{[]string{"--with", "--without"}, 12, "without with", 124},
 		{[]string{"--input", input}, 2, "without with", 7},
 		{[]string{"--input", input, "--conversations", "5"}, 5, "without with", 19},
 	} {

@@ -59,7 +59,8 @@ const inputHelp = `
 "customer" turns are sent in, several in a row as a burst; "agent" turns are what a good bot would answer; "action" turns
 are carried out. Malformed lines are reported by number.
 
-Exit status: 0, or 1 if the fenced run shows a duplicate or loses a message, or 2 for a bad flag or input.
+Exit status: 0, or 1 if the fenced run shows a duplicate or loses a message, or 2 for a bad flag or input, or a server
+that cannot be used.
 `
 
 func parseOptions(args []string, help io.Writer) (options, error) {
@@ -152,11 +153,14 @@ func parseOptions(args []string, help io.Writer) (options, error) {
 	}
 	o.faults.Seed, o.faults.Deadline = o.seed, deskDeadline
 
-	if without == with { // both said is both wanted
+	switch {
+	case without && with:
+		return o, errors.New("--with and --without: each means only; give neither to run both")
+	case !without && !with:
 		o.arms = []string{armWithout, armWith}
-	} else if without {
+	case without:
 		o.arms = []string{armWithout}
-	} else {
+	default:
 		o.arms = []string{armWith}
 	}
 

@@ -102,14 +102,14 @@ func (s *stage) open(ctx context.Context) error {
 	if s.place.Name == armWith {
 		s.place.Server = s.o.server
 		if err := makeLedger(starting, &s.place); err != nil {
-			return err
+			return s.ofServer(err)
 		}
 	}
 	if s.arm, err = openArm(ctx, s.place, s.watch.on); err != nil {
-		return err
+		return s.ofServer(err)
 	}
 	if s.queue, err = queue.Open(ctx, s.o.queue, s.place.Folder, s.o.server, s.arm.Additions()); err != nil {
-		return err
+		return s.ofServer(err)
 	}
 	for range s.o.workers {
 		worker, err := s.startWorker()
@@ -124,6 +124,18 @@ func (s *stage) open(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// serverError says that the server that was named cannot be used: a wrong flag.
+type serverError struct{ error }
+
+func (e serverError) Unwrap() error { return e.error }
+
+func (s *stage) ofServer(err error) error {
+	if s.o.server == "" {
+		return err
+	}
+	return serverError{err}
 }
 
 func (s *stage) startWorker() (*proc.Process, error) {

@@ -146,6 +146,9 @@ func TestWrongSettingsAreNamed(t *testing.T) {
 	}
 	_, err := redisledger.Open(t.Context(), nil, nil)
 	wantError(t, err, "client is nil")
+	var never *redis.Client
+	_, err = redisledger.Open(t.Context(), never, nil)
+	wantError(t, err, "client is nil")
 	ring := closed(t, redis.NewRing(&redis.RingOptions{Addrs: map[string]string{"a": client.Options().Addr}}))
 	_, err = redisledger.Open(t.Context(), ring, nil)
 	wantError(t, err, "redis.Ring")

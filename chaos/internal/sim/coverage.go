@@ -5,7 +5,9 @@ import (
 	"errors"
 	"slices"
 	"strconv"
+	"strings"
 
+	"github.com/fencedrun/fencedrun/ledger/key"
 	"github.com/fencedrun/fencedrun/runs"
 )
 
@@ -48,14 +50,18 @@ func (w *World) observe(_ context.Context, e runs.Event) {
 	}
 	c.Events[e.Kind]++
 	if e.Kind == "committed" {
-		key := e.Effect.ID + "#" + strconv.Itoa(e.Call)
-		if slices.Contains(w.committed, key) && w.tally.Lost == 0 {
+		call := e.Effect.ID + "#" + strconv.Itoa(e.Call)
+		if slices.Contains(w.committed, call) && w.tally.Lost == 0 {
 			w.fail("committed twice", "call %d of %s %s is settled twice", e.Call, e.Effect.Intent, e.Effect.Key)
 		}
-		w.committed = append(w.committed, key)
+		w.committed = append(w.committed, call)
 	}
 	if e.Kind == "ambiguous" || e.Kind == "lapsed" || e.Kind == "probed" {
 		w.sweepLater()
+	}
+	if e.Kind == "resolved" && strings.HasSuffix(e.Text, " to failed") {
+		idem := key.IdempotencyKey(e.Effect.ID) // an unknown that turned out not to have happened is no news
+		w.landings = slices.DeleteFunc(w.landings, func(l landing) bool { return l.s != nil && l.s.idem == idem })
 	}
 	if e.Kind == "reopened" {
 		w.presses++

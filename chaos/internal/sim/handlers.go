@@ -60,7 +60,7 @@ var Handlers = []Handler{
 	{Name: "parallel", Does: "refunds two lines at once, then answers", run: parallel},
 	{Name: "progress", Does: "saves progress, then like all", run: progress},
 	{Name: "haggler", Does: "catches up, asks for another refund each time, then answers", Alone: true, run: haggler},
-	{Name: "wide", Folds: true, Does: "catches up, its key is its own message, its Answers are all that is open", run: wide},
+	{Name: "wide", Folds: true, Does: "catches up, its key is its own message while that is open, its Answers are all that is open", run: wide},
 	{Name: "all-silent", Folds: true, Does: "catches up and answers everything with one reply, names no Answers", Alone: true, run: allSilent},
 	{Name: "read-all-silent", Folds: true, Does: "reads when entered, answers everything with one reply, names no Answers", Alone: true, run: readAllSilent},
 	{Name: "stubborn", Does: "like read-all-silent, and tries again at once when it is refused", Alone: true, run: stubborn},
@@ -178,11 +178,24 @@ func (h *hand) once(key runs.EffectKey, s *send, with runs.With) error {
 	called, before := false, len(h.executed)
 	h.began = w.steps
 	h.fold("once", s.intent, s.name, s.params, s.real, with.Answers)
-	value, err := intent.Once(h.effectCtx(), key, func(ctx context.Context, call *runs.Call) (string, error) {
-		if called {
+	value, err := intent.Once(h.effectCtx(), key, h.function(s, with, &called), with)
+	w.returned(h, s, with, called, len(h.executed) > before, value, err)
+	h.began = 0
+	h.fold("returned", s.intent, s.name, value, err)
+	if errors.Is(err, runs.ErrValueNotKept) {
+		return nil // it is done, and no handler here needs its value
+	}
+	return err
+}
+
+// function is an effect's: what Once may call at most once.
+func (h *hand) function(s *send, with runs.With, called *bool) func(context.Context, *runs.Call) (string, error) {
+	w := h.w
+	return func(ctx context.Context, call *runs.Call) (string, error) {
+		if *called {
 			w.fail("hidden retry", "%s was called twice by one Once", s)
 		}
-		called = true
+		*called = true
 		w.granted(h, s, call)
 		h.fold("granted", s.intent, s.name, s.params, s.real, with.Answers, call, w.db.rows[fence.EffectRow(call.Effect.ID)], w.now)
 		v, err := h.send(ctx, s)
@@ -191,14 +204,7 @@ func (h *hand) once(key runs.EffectKey, s *send, with runs.With) error {
 			return string(make([]byte, 70<<10)), err
 		}
 		return v, err
-	}, with)
-	w.returned(h, s, with, called, len(h.executed) > before, value, err)
-	h.began = 0
-	h.fold("returned", s.intent, s.name, value, err)
-	if errors.Is(err, runs.ErrValueNotKept) {
-		return nil // it is done, and no handler here needs its value
 	}
-	return err
 }
 
 func tagged(h *hand, when string) error {

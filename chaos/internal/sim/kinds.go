@@ -299,6 +299,11 @@ func wide(h *hand) error {
 			return err
 		}
 		id := messageID(h.j.msg)
+		if open>>h.j.msg&1 == 0 {
+			// An effect is named by something that it answers: else its key is spent, and the
+			// message that it names is still open.
+			id = messageID(newest(open))
+		}
 		return h.reply(runs.ID(id), id, open, open)
 	})
 }

@@ -101,7 +101,7 @@ func (w *World) granted(h *hand, s *send, call *runs.Call) {
 		}
 	}
 	if mine == nil {
-		w.fail("grant", "%s is called with no claim in the ledger", s)
+		w.fail("grant", "%s is called under fence number %d, which no call in the ledger has", s, call.Fence)
 		return
 	}
 	if w.goodClocks() {

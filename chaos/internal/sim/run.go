@@ -168,9 +168,8 @@ func (w *World) operate() bool {
 	if v, ok := w.peek(); w.prov.unanswered() == 0 && (!ok || len(v.Head.Unresolved) == 0) && !w.chooseNone(func(j *job) bool { return j.state == parked || j.state == discarded }) {
 		return false
 	}
-	hist, err := w.look().History(context.Background(), "c")
-	if err != nil {
-		w.fail("ledger", "history: %v", err)
+	hist, ok := w.history()
+	if !ok {
 		return false
 	}
 	for _, e := range hist.Effects {

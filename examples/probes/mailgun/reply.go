@@ -5,7 +5,6 @@ package mailgun
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -110,7 +109,7 @@ func (m *Mail) probe(ctx context.Context, q runs.Question) (runs.Found[Sent], er
 		}
 	}
 	if rejected {
-		return none, errors.New("mailgun: probe: Mailgun rejected the message; say so with fencedrun resolve")
+		return runs.Rejected[Sent](), nil // its own books say so: this is no "not found"
 	}
 	return runs.NotFound[Sent](), nil
 }

@@ -49,11 +49,11 @@ An effect whose claim is still in time is pending, not unknown; --all lists thos
 				return usagef("--limit is negative: %d", limit)
 			}
 			return p.with(cmd, func(ctx context.Context, k *runs.Keeper) error {
-				found, err := k.Unresolved(ctx, time.Duration(older), 0)
+				doc, shown, err := audit(ctx, k, time.Duration(older), all, limit)
 				if err != nil {
 					return err
 				}
-				return a.audit(found, all, limit)
+				return a.audit(doc, shown, all)
 			})
 		},
 	}
@@ -65,24 +65,33 @@ An effect whose claim is still in time is pending, not unknown; --all lists thos
 	return cmd
 }
 
-func (a *app) audit(found []runs.UnresolvedEffect, all bool, limit int) error {
-	every := targets(found)
-	shorten(every)
+// audit counts what is unresolved and keeps what is shown: of the rest nothing but its id.
+func audit(ctx context.Context, k *runs.Keeper, older time.Duration, all bool, limit int) (auditDoc, []target, error) {
 	doc := auditDoc{Unknown: []effectDoc{}}
 	var shown []target
-	for _, t := range every {
-		if t.effect.State() == fence.Pending {
+	var ids []string
+	err := k.EachUnresolved(ctx, older, func(u runs.UnresolvedEffect) bool {
+		ids = append(ids, u.Effect.ID)
+		if u.Effect.State() == fence.Pending {
 			doc.Pending++
 			if !all {
-				continue
+				return true
 			}
 		}
 		doc.Total++
 		if limit == 0 || len(shown) < limit {
-			shown = append(shown, t)
-			doc.Unknown = append(doc.Unknown, describe(t.conversation, t.effect, t.now, t.short))
+			shown = append(shown, targetOf(u))
 		}
+		return true
+	})
+	shorten(shown, ids)
+	for _, t := range shown {
+		doc.Unknown = append(doc.Unknown, describe(t.conversation, t.effect, t.now, t.short))
 	}
+	return doc, shown, err
+}
+
+func (a *app) audit(doc auditDoc, shown []target, all bool) error {
 	err := a.show(doc, func(s *screen) {
 		if doc.Total == 0 {
 			s.printf("Nothing is unknown.%s\n", pendingToo(doc.Pending))

@@ -37,11 +37,10 @@ func find(ctx context.Context, k *runs.Keeper, text, conversation string) (targe
 	if len(prefix) < shortest {
 		return target{}, refusef("%q is too short: give at least %d characters of the effect's id", line(text), shortest)
 	}
-	all, err := candidates(ctx, k, conversation)
+	matching, err := candidates(ctx, k, conversation, func(id string) bool { return strings.HasPrefix(id, prefix) })
 	if err != nil {
 		return target{}, err
 	}
-	matching := slices.DeleteFunc(slices.Clone(all), func(t target) bool { return !strings.HasPrefix(t.effect.ID, prefix) })
 	switch {
 	case len(matching) == 1:
 		return matching[0], nil
@@ -59,57 +58,53 @@ func find(ctx context.Context, k *runs.Keeper, text, conversation string) (targe
 		"fencedrun audit --all lists what is unresolved", head(prefix, 60))
 }
 
-// candidates are the effects of a conversation, or all that are unresolved, with the shortest
-// prefixes that tell them apart.
-func candidates(ctx context.Context, k *runs.Keeper, conversation string) (all []target, err error) {
+// candidates are those effects of a conversation, or of all that are unresolved, whose id is wanted, with
+// the shortest prefixes that tell them apart from all others.
+func candidates(ctx context.Context, k *runs.Keeper, conversation string, wanted func(id string) bool) (found []target, err error) {
+	var ids []string
 	if conversation != "" {
-		h, err := k.History(ctx, conversation)
-		if err != nil {
-			return nil, err
-		}
+		var h runs.History
+		h, err = k.History(ctx, conversation)
 		for _, e := range h.Effects {
-			all = append(all, target{conversation: conversation, effect: e, now: h.Now})
+			ids = append(ids, e.ID)
+			if wanted(e.ID) {
+				found = append(found, target{conversation: conversation, effect: e, now: h.Now})
+			}
 		}
 	} else {
-		found, err := k.Unresolved(ctx, 0, 0)
-		if err != nil {
-			return nil, err
-		}
-		all = targets(found)
+		err = k.EachUnresolved(ctx, 0, func(u runs.UnresolvedEffect) bool {
+			ids = append(ids, u.Effect.ID)
+			if wanted(u.Effect.ID) {
+				found = append(found, targetOf(u))
+			}
+			return true
+		})
 	}
-	shorten(all)
-	return all, nil
+	shorten(found, ids)
+	return found, err
 }
 
-func targets(found []runs.UnresolvedEffect) []target {
-	all := make([]target, len(found))
-	for i, u := range found {
-		now := fence.Millis(u.Since.Add(u.Age).UnixMilli())
-		all[i] = target{conversation: u.Conversation, effect: u.Effect, now: now}
-	}
-	return all
+func targetOf(u runs.UnresolvedEffect) target {
+	return target{conversation: u.Conversation, effect: u.Effect, now: fence.Millis(u.Since.Add(u.Age).UnixMilli())}
 }
 
-// shorten finds for each effect the shortest prefix that no other has.
-func shorten(all []target) {
-	ids := make([]string, len(all))
-	for i, t := range all {
-		ids[i] = t.effect.ID
-	}
+// shorten finds for each effect the shortest prefix that no other of ids has.
+func shorten(all []target, ids []string) {
 	slices.Sort(ids)
-	need := map[string]int{}
-	for i, id := range ids {
+	for i := range all {
+		id := all[i].effect.ID
 		n := shortPrinted
-		if i > 0 {
-			n = max(n, common(ids[i-1], id)+1)
+		at, _ := slices.BinarySearch(ids, id)
+		if at > 0 {
+			n = max(n, common(ids[at-1], id)+1)
 		}
-		if i+1 < len(ids) {
-			n = max(n, common(ids[i+1], id)+1)
+		for at < len(ids) && ids[at] == id {
+			at++
 		}
-		need[id] = min(n, len(id))
-	}
-	for i, t := range all {
-		all[i].short = t.effect.ID[:need[t.effect.ID]]
+		if at < len(ids) {
+			n = max(n, common(ids[at], id)+1)
+		}
+		all[i].short = id[:min(n, len(id))]
 	}
 }
 
@@ -132,8 +127,9 @@ func completeEffects(p *place) func(*cobra.Command, []string, string) ([]string,
 		}
 		var offers []string
 		err := p.with(cmd, func(ctx context.Context, k *runs.Keeper) error {
-			all, err := candidates(ctx, k, "")
-			for _, t := range all[:min(len(all), 50)] {
+			n := 0
+			all, err := candidates(ctx, k, "", func(string) bool { n++; return n <= 50 })
+			for _, t := range all {
 				offers = append(offers, t.short+"\t"+cut(title(t.effect)+" on "+line(t.conversation), 60))
 			}
 			return err

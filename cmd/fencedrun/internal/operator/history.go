@@ -102,11 +102,11 @@ func known(ctx context.Context, k *runs.Keeper, conversation string) (runs.Histo
 }
 
 func effectsOf(conversation string, h runs.History) []target {
-	all := make([]target, len(h.Effects))
+	all, ids := make([]target, len(h.Effects)), make([]string, len(h.Effects))
 	for i, e := range h.Effects {
-		all[i] = target{conversation: conversation, effect: e, now: h.Now}
+		all[i], ids[i] = target{conversation: conversation, effect: e, now: h.Now}, e.ID
 	}
-	shorten(all)
+	shorten(all, ids)
 	return all
 }
 

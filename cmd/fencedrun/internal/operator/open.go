@@ -1,6 +1,7 @@
 package operator
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"strings"
@@ -76,30 +77,33 @@ effect of unknown outcome may have answered is decided by "fencedrun resolve".`,
 // their runs is asked for each conversation, so a limit bounds that too.
 func unattended(ctx context.Context, k *runs.Keeper, older time.Duration, limit int) (openDoc, error) {
 	doc := openDoc{Open: []openMessageDoc{}}
-	found, err := k.Open(ctx, older, 0)
-	if err != nil {
-		return doc, err
-	}
 	seen := map[string]runs.History{}
-	for _, m := range found {
+	var failed error
+	err := k.EachOpen(ctx, older, func(m runs.OpenMessage) bool {
 		if limit > 0 && len(doc.Open) == limit {
 			doc.More = true
-			break
+			return false
 		}
 		h, ok := seen[m.Conversation]
 		if !ok {
-			if h, err = k.History(ctx, m.Conversation); err != nil {
-				return doc, err
+			if h, failed = k.History(ctx, m.Conversation); failed != nil {
+				return false
+			}
+			if len(seen) == keptHistories {
+				clear(seen)
 			}
 			seen[m.Conversation] = h
 		}
-		if len(h.Live) > 0 {
-			continue
+		if len(h.Live) == 0 {
+			doc.Open = append(doc.Open, openOf(m, h))
 		}
-		doc.Open = append(doc.Open, openOf(m, h))
-	}
-	return doc, nil
+		return true
+	})
+	return doc, cmp.Or(failed, err)
 }
+
+// keptHistories bounds the conversations that open remembers, because several messages may be of one.
+const keptHistories = 100
 
 func openOf(m runs.OpenMessage, h runs.History) openMessageDoc {
 	d := openMessageDoc{Conversation: m.Conversation, ID: m.ID, NamedAt: instant(fence.Millis(m.Named.UnixMilli())), AgeSeconds: m.Age.Seconds()}
@@ -128,7 +132,11 @@ func openOf(m runs.OpenMessage, h runs.History) openMessageDoc {
 
 func (s *screen) open(doc openDoc, older time.Duration) {
 	if len(doc.Open) == 0 {
-		s.printf("No message has been open for %s with nobody at work on it.\n", span(older))
+		is := "is open"
+		if older > 0 {
+			is = "has been open for " + span(older)
+		}
+		s.printf("No message %s with nobody at work on it.\n", is)
 		return
 	}
 	s.printf("%s\n", s.bold(plural(len(doc.Open), "message that nobody answered", "messages that nobody answered")))

@@ -43,7 +43,10 @@ purge goes on. --dry-run asks the same rules and deletes nothing. It does not co
 conversations, nor cancels of runs that never came, which go when their retention has passed.
 
 An effect that was purged is forgotten: a job that asks for it again makes it again. Keep the
-retention longer than your queue retries.`,
+retention longer than your queue retries.
+
+The database keeps the space for new records. Postgres frees it within the tables when autovacuum
+comes by. A SQLite file stays as large as it was: VACUUM, with the workers stopped, shrinks it.`,
 		Example: `  fencedrun purge --older-than 30d --dry-run
   fencedrun purge --older-than 30d
   fencedrun purge --older-than 0s --limit 100000       in a nightly job, for a bounded time`,

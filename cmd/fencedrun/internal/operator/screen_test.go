@@ -57,10 +57,11 @@ func TestATableFitsAndKeepsIDs(t *testing.T) {
 
 func TestShortIDsTellEffectsApart(t *testing.T) {
 	var all []target
-	for _, id := range []string{"aaaaaaaaaaaaaaaa", "aaaaaaaaaaaaaaab", "aaaaaaaaaaaabbbb", "bcdefghijklmnop", "bcdefghi"} {
+	ids := []string{"aaaaaaaaaaaaaaaa", "aaaaaaaaaaaaaaab", "aaaaaaaaaaaabbbb", "bcdefghijklmnop", "bcdefghi"}
+	for _, id := range ids {
 		all = append(all, target{effect: &fence.Effect{ID: id}})
 	}
-	shorten(all)
+	shorten(all, ids)
 	for i, want := range []string{"aaaaaaaaaaaaaaaa", "aaaaaaaaaaaaaaab", "aaaaaaaaaaaab", "bcdefghij", "bcdefghi"} {
 		if all[i].short != want {
 			t.Errorf("%s is shortened to %s, want %s", all[i].effect.ID, all[i].short, want)

@@ -20,7 +20,7 @@ func (t *teller) effect(e *fence.Effect) {
 
 func (t *teller) ofCall(e *fence.Effect, c *fence.Call, entry Entry) {
 	entry.Queue, entry.Job, entry.Delivery = c.Run.Queue, c.Run.ID, c.Delivery.Number
-	entry.Effect, entry.Call = e.ID, c.Number
+	entry.Effect, entry.Call, entry.fence = e.ID, c.Number, c.Fence
 	if entry.Who == "" {
 		entry.Who = t.job(c.Run)
 	}

@@ -93,7 +93,8 @@ type Entry struct {
 	// Alarm says that a person must know.
 	Alarm bool `json:"alarm,omitempty"`
 
-	seq int64 // among those at the same time
+	seq   int64 // among those at the same time
+	fence int64 // the call's that it is of, 0 for what is of none
 }
 
 // Problem says what is doubtful about an effect.
@@ -184,7 +185,8 @@ func Tell(h ledger.History, o Options) Story {
 	}
 	s.Entries = append(s.Entries, t.entries...)
 	slices.SortStableFunc(s.Entries, func(a, b Entry) int {
-		return cmp.Or(a.At.Compare(b.At), cmp.Compare(ranks[a.Kind], ranks[b.Kind]), cmp.Compare(a.seq, b.seq))
+		return cmp.Or(a.At.Compare(b.At), cmp.Compare(a.stage(), b.stage()), cmp.Compare(a.fence, b.fence), cmp.Compare(ranks[a.Kind], ranks[b.Kind]),
+			cmp.Compare(a.seq, b.seq))
 	})
 	if n := len(s.Entries) - o.Last; o.Last > 0 && n > 0 {
 		s.LeftOut, s.Entries = n, s.Entries[n:]
@@ -213,6 +215,15 @@ var ranks = map[Kind]int{
 	KindMessage: 0, KindTurnedAway: 1, KindReport: 2, KindBegan: 3, KindResumed: 3, KindClaimed: 4, KindHappened: 5, KindFailed: 5,
 	KindUnknown: 5, KindEcho: 6, KindResolved: 6, KindDuplicate: 6, KindDismissed: 7, KindReleased: 8, KindParked: 8, KindEnded: 8, KindDiscarded: 8,
 	KindSuperseded: 8, KindCancelled: 8,
+}
+
+// stage is the entry's rank, and the same for all that is of calls: a handler makes one call after the
+// other, so what became of one came before the next was claimed.
+func (e *Entry) stage() int {
+	if e.fence > 0 {
+		return ranks[KindClaimed]
+	}
+	return ranks[e.Kind]
 }
 
 // teller tells one story.

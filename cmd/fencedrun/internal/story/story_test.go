@@ -6,6 +6,7 @@ import (
 	"flag"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -215,5 +216,22 @@ func TestALongStoryCanBeCut(t *testing.T) {
 	}
 	if got := text(t, s); !strings.Contains(got, "(3 lines before these are left out)") {
 		t.Error(got)
+	}
+}
+
+// What became of a call is told before the next call is claimed, also in the same millisecond.
+func TestCallsOfOneMillisecondAreToldOneAfterTheOther(t *testing.T) {
+	effect := func(id string, number int64) *fence.Effect {
+		return &fence.Effect{ID: id, Intent: "tag", Key: `"` + id + `"`, Calls: []fence.Call{
+			{Number: 1, Fence: number, State: fence.Committed, At: 1000, Settled: 1000, Deadline: 5000, Seq: number},
+		}}
+	}
+	told := Tell(ledger.History{Now: 2000, Effects: []*fence.Effect{effect("b", 2), effect("a", 1)}}, Options{Conversation: "c"})
+	var got []string
+	for _, e := range told.Entries {
+		got = append(got, string(e.Kind)+" "+e.Effect)
+	}
+	if want := []string{"claimed a", "happened a", "claimed b", "happened b"}; !slices.Equal(got, want) {
+		t.Errorf("told as %q", got)
 	}
 }
