@@ -48,13 +48,15 @@ func (c *conclusion) probeFor(refused *RefusedError) bool {
 	return p.known
 }
 
-// wrote asks whether the run owns a committed effect of its present payload. What cannot be asked counts as a yes: the
-// handler of a job that may have written is not entered again.
-func (c *conclusion) wrote() bool {
+// wrote asks whether the run owns a committed effect of its present payload.
+func (c *conclusion) wrote() (bool, error) {
 	row := fence.RunRow(c.job.key())
 	v, err := c.k.ledger.Look(c.ctx, c.job.Conversation, row)
+	if err != nil {
+		return false, c.k.storeError(c.queue, c.job, "look", err)
+	}
 	run, _ := v.Rows[row].(*fence.Run)
-	return err != nil || run != nil && run.Wrote && run.Edited == 0
+	return run != nil && run.Wrote && run.Edited == 0, nil
 }
 
 // abandon gives up a run whose handler panicked or left its goroutine.

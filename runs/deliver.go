@@ -180,7 +180,12 @@ func (r *Run) replayOnly(d Delivery) (Verdict, bool) {
 			r.leave()
 			return v, true
 		}
-		if !c.wrote() { // asked again: what was unknown when it began may be known by now
+		// Asked again: what was unknown when it began may be known by now.
+		switch wrote, err := c.wrote(); {
+		case err != nil:
+			r.leave()
+			return c.final(Verdict{Action: ActionRetry, Reason: fence.ReasonLedger}, err), true
+		case !wrote:
 			return Verdict{}, false
 		}
 	}

@@ -390,3 +390,31 @@ func TestAnAnswerIsDroppedWhenTheEffectWasCalledAgain(t *testing.T) {
 		b.Logf("%+v", s)
 	})
 }
+
+func TestAReplayOnlyJobIsNotDoneBecauseTheLedgerIsAway(t *testing.T) {
+	onEach(t, func(b *bench) {
+		p := b.process()
+		p.deliver(job(1, "m1"), failing)
+		loads := 0
+		p.spy.OnLoad(func(context.Context) error {
+			if loads++; loads > 1 { // Begin's is the first
+				return errDown
+			}
+			return nil
+		})
+		v := p.Deliver(b.Context(), job(1, "m1"), runs.Delivery{ReplayOnly: true}, func(context.Context) error {
+			b.Error("entered, though nobody knows what it wrote")
+			return nil
+		})
+		wantVerdict(b, v, runs.ActionRetry, "ledger")
+		p.spy.breaks(nil)
+		entered := false
+		p.Deliver(b.Context(), job(1, "m1"), runs.Delivery{ReplayOnly: true}, func(context.Context) error {
+			entered = true
+			return nil
+		})
+		if !entered {
+			b.Error("a job that wrote nothing is not entered again")
+		}
+	})
+}

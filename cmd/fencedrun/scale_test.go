@@ -27,7 +27,7 @@ import (
 // How many finished conversations there are, and beside them: effects of unknown outcome, and
 // messages that nobody answered.
 const (
-	scaleShort, scaleLong = 2_000, 200_000
+	scaleShort, scaleLong = 500, 200_000
 	scaleUnknown          = 5
 	scaleOpen             = 3
 )
