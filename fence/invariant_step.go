@@ -110,7 +110,8 @@ func (c *checker) effectStep(before, after *Effect) {
 		if was.State != is.State && is.Seq <= was.Seq || was.State == Committed && is.Seq != was.Seq {
 			c.fail("effect %s: call %d went from seq %d to %d", name, was.Number, was.Seq, is.Seq)
 		}
-		if was.State == Committed && !was.NoValue && (is.NoValue || !slices.Equal(was.Result, is.Result)) {
+		// A value that a person gave may be replaced by a person (rule S7.5).
+		if was.State == Committed && !was.NoValue && was.ResolvedBy == "" && (is.NoValue || !slices.Equal(was.Result, is.Result)) {
 			c.fail("effect %s: call %d changed its result", name, was.Number)
 		}
 		if was.Late && !is.Late || was.Denied && !is.Denied {

@@ -36,6 +36,8 @@ func (r Rules) Resolve(v View, q ResolveRequest) (ResolveVerdict, Change) {
 	}
 	call := s.decides(e)
 	switch {
+	case call.State == Committed && q.Happened && q.HasResult:
+		return s.lateValue(e, call, q)
 	case call.State == Committed && q.Happened:
 		return verdict, s.idle()
 	case call.State == Committed && !s.isOff(sabotage.CommittedNotFinal):
@@ -57,6 +59,32 @@ func (r Rules) Resolve(v View, q ResolveRequest) (ResolveVerdict, Change) {
 		verdict.After.Grants++ // rule S5.6
 	}
 	return verdict, s.done()
+}
+
+// lateValue gives a committed effect the value that it lacks, or with force another one than was
+// given to it: without it the jobs that ask for the value could never end (rule S7.5). What happened
+// is not touched, nor a value that the claimer got.
+func (s *step) lateValue(e *Effect, call *Call, q ResolveRequest) (ResolveVerdict, Change) {
+	switch {
+	case call.NoValue:
+	case call.ResolvedBy == "":
+		return ResolveVerdict{Before: e, After: e, Refused: "it is committed with the value that its claimer got, which is never replaced"}, s.idle()
+	case !q.Force:
+		return ResolveVerdict{Before: e, After: e, Refused: "it is committed and was given a value; force it to replace that"}, s.idle()
+	}
+	claim := call.Claim
+	before := e
+	e = s.editEffect(e)
+	call = e.call(claim)
+	call.Result, call.NoValue = q.Result, false
+	call.ResolvedBy, call.Note = q.By, q.Note
+	if q.Reference != "" {
+		call.Reference = q.Reference
+		s.refer(call.Reference, e)
+	}
+	s.change.Durable = true
+	s.callEvent(EventResolved, e, call, "committed without this value to committed with it")
+	return ResolveVerdict{Before: before, After: e}, s.done()
 }
 
 // decide writes a verdict on e, whose state call decides.

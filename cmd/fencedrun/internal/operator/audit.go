@@ -118,9 +118,13 @@ func (a *app) audit(doc auditDoc, shown []target, all bool) error {
 		}
 		if len(shown) > 0 {
 			first := shown[0]
-			s.next("fencedrun why "+argument(first.conversation),
-				"fencedrun resolve "+first.short+` happened --note "what you saw" --ref PROVIDERS_ID`,
-				"fencedrun resolve "+first.short+` did-not-happen --note "what you saw"`)
+			next := []string{"fencedrun why " + argument(first.conversation)}
+			if first.effect.State() != fence.Pending { // of one that is under way there is nothing to decide yet
+				next = append(next,
+					"fencedrun resolve "+first.short+` happened --note "what you saw" --ref PROVIDERS_ID   (--value 'JSON' if its job uses the value)`,
+					"fencedrun resolve "+first.short+` did-not-happen --note "what you saw"`)
+			}
+			s.next(next...)
 		}
 	})
 	if err == nil && doc.Total > 0 {

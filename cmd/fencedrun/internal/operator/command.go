@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"runtime/debug"
 	"strings"
 	"syscall"
 
@@ -87,6 +88,10 @@ func New(stdout, stderr io.Writer) *cobra.Command {
   1  a list is not empty, or it was refused: the text says why and what to do
   2  it could not run: a wrong command line, a ledger that is out of reach`},
 		DisableAutoGenTag: true,
+		Version:           version(),
+		// Flags without a command are a mistake: a scheduler whose variable was empty must not read
+		// that all is well.
+		RunE: func(*cobra.Command, []string) error { return usagef("which command? fencedrun -h lists them") },
 	}
 	a.place.flags(root)
 	root.PersistentFlags().BoolVar(&a.json, "json", false, "print JSON instead of text")
@@ -257,3 +262,11 @@ Flags of every command:
 
 "{{.CommandPath}} <command> --help" says more about each.{{end}}
 `
+
+// version is the module's, as the toolchain knows it.
+func version() string {
+	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
+		return info.Main.Version
+	}
+	return "unknown"
+}

@@ -156,7 +156,7 @@ func (s *screen) runs(h runs.History) {
 		return
 	}
 	live := alive(h)
-	t := table{columns: []column{{"RUN", true}, {"STATE", false}, {"DELIVERY", true}, {"ORDER", false}, {"MESSAGES", false}, {"BEGUN", true}}}
+	t := table{columns: []column{{"RUN", true}, {"STATE", true}, {"DELIVERY", true}, {"ORDER", false}, {"MESSAGES", false}, {"BEGUN", true}}}
 	for _, r := range h.Runs {
 		order := "-"
 		if r.Order.Source != "" {

@@ -122,8 +122,12 @@ func openOf(m runs.OpenMessage, h runs.History) openMessageDoc {
 		d.HeldBy, d.Todo = u.Effect, "wait: a call that answers it may be under way"
 	case u != nil:
 		d.HeldBy, d.Todo = u.Effect, "resolve "+u.Effect[:min(len(u.Effect), shortPrinted)]+", which may have answered it"
+	case last != nil && last.State == fence.RunActive && len(h.Head.Unresolved) > 0:
+		d.Todo = "settle what is unknown on the conversation first, then run its job again if its queue has stopped it"
+	case last != nil && last.State == fence.RunActive && last.Parked == "":
+		d.Todo = "its queue should deliver its job again; if it does not, run it"
 	case last != nil && last.State == fence.RunActive:
-		d.Todo = "run its job again"
+		d.Todo = "run its job again: it was stopped"
 	default:
 		d.Todo = "answer it and report that, or dismiss it"
 	}

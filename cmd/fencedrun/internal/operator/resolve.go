@@ -150,8 +150,15 @@ func (a *app) resolve(ctx context.Context, k *runs.Keeper, text, conversation st
 			return
 		}
 		s.field("after", s.verdict(after))
-		if before.State() == after.State() {
+		switch {
+		case before == after:
 			s.field("", "It was so before: nothing is changed.")
+		case before.State() == after.State():
+			s.field("", "It was so before; its value is new.")
+		}
+		if c := after.Deciding(); c.State == fence.Committed && c.NoValue {
+			s.field("value", "none; a job whose handler uses it is given up (value_not_kept). To add it:")
+			s.field("", s.program+" resolve "+t.short+" happened --conversation "+argument(t.conversation)+` --note "…" --value 'JSON'`)
 		}
 		s.next(afterVerdict(h, after)...)
 	})

@@ -85,7 +85,7 @@ func (t *teller) unknown(e *fence.Effect, c *fence.Call) (string, []Step) {
 	do = append(do,
 		Step{Text: look},
 		Step{"Everything that is on record about it", t.command("status", short(e.ID))},
-		Step{"If it happened (--ref, the provider's own id of it, may be left out)", t.command(happened...)},
+		Step{"If it happened (--ref, the provider's own id of it, may be left out; add --value 'JSON' if the job uses its value)", t.command(happened...)},
 		Step{"If it certainly did not (this allows one more call)", t.command("resolve", short(e.ID), "did-not-happen", "--note", placeholder)},
 	)
 	return text, append(do, t.then(c))
