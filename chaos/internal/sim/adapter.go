@@ -104,9 +104,8 @@ func (w *World) adaptedWork(queue context.Context, t *task, d *delivery) {
 		if conv != "c" {
 			return nil
 		}
-		err := j.h.run(h)
-		h.over = true
-		return err
+		defer func() { h.over = true }() // also by a panic
+		return j.h.run(h)
 	}
 	var err error
 	if w.asynq {

@@ -249,6 +249,7 @@ func (w *World) deliverFenced(queue context.Context, t *task, d *delivery) (v ru
 			if job.Conversation != "c" {
 				return nil
 			}
+			defer func() { h.over = true }() // also by a panic: its frames are gone before the run is released
 			err := j.h.run(h)
 			h.over = true
 			h.fold("left", err)
