@@ -3,6 +3,7 @@ package runs_test
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -75,13 +76,13 @@ func TestAProcessThatSleptThroughItsWatchdogClaimsNothing(t *testing.T) {
 // lapsed may be about to take it.
 func TestARenewalAfterTheWatchdogIsDueIsTooLate(t *testing.T) {
 	onMemory(t, func(b *bench) {
-		var slept time.Duration
+		var slept atomic.Int64
 		p := b.processWith(runs.Config{}, func(s *seam.Seam) {
-			s.Now = func() time.Time { return time.Now().Add(slept) }
+			s.Now = func() time.Time { return time.Now().Add(time.Duration(slept.Load())) }
 			s.AfterFunc = func(time.Duration, func()) func() bool { return func() bool { return true } }
 		})
 		v := p.deliver(exclusive(job(1)), func(ctx context.Context) error {
-			slept = 28 * time.Second
+			slept.Store(int64(28 * time.Second))
 			time.Sleep(11 * time.Second) // a beat lands
 			return once(ctx, tag("x"), func(context.Context, *runs.Call) error { b.Error("called"); return nil })
 		})

@@ -276,7 +276,7 @@ func (k *Keeper) answer(ctx context.Context, conversation string, q fence.Probed
 	if err != nil {
 		return probeAnswer{}, k.storeError(context.WithoutCancel(ctx), Job{Conversation: conversation}, "probe", err)
 	}
-	a := probeAnswer{asked: true, known: v.Decided}
+	a := probeAnswer{asked: !q.Unasked, known: v.Decided}
 	if v.After != nil {
 		a.state = v.After.State()
 		a.next = wait(v.After, now)

@@ -299,6 +299,7 @@ func TestHazardStopDoesNotWaitForADeliveryThatWasForgotten(t *testing.T) {
 }
 
 func TestHazardAttemptedByStopsAtAHundred(t *testing.T) {
+	hoursUnderRace(t)
 	hazard(t, func(t *testing.T, b *riverharness.Bench) {
 		var seen list[int]
 		b.Start(&river.Config{FetchPollInterval: 100 * time.Millisecond, FetchCooldown: 100 * time.Millisecond}, func(_ context.Context, job *river.Job[riverharness.Args]) error {

@@ -41,6 +41,7 @@ func leader(t *testing.T, b *riverharness.Bench) {
 
 // honestly waits for the rescuer with nothing moved back and all of River's defaults.
 func TestHazardRescuerTakesAJobAfterAnHour(t *testing.T) {
+	hoursUnderRace(t)
 	hazard(t, func(t *testing.T, b *riverharness.Bench) {
 		hold := make(gate)
 		var attempts list[int]
@@ -94,6 +95,7 @@ var rescues = map[string]struct {
 }
 
 func TestHazardRescueMayEndALiveJob(t *testing.T) {
+	hoursUnderRace(t)
 	for name, c := range rescues {
 		t.Run(name, func(t *testing.T) {
 			hazard(t, func(t *testing.T, b *riverharness.Bench) {

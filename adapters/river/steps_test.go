@@ -66,6 +66,7 @@ func TestHazardANilBeforeTheResumedStepIsMadeAnError(t *testing.T) {
 
 // The run must not have ended with the nil of a worker whose step has failed.
 func TestAJobWhoseResumableStepFailedIsResumed(t *testing.T) {
+	hoursUnderRace(t)
 	for name, c := range map[string]struct {
 		fail   error
 		errors int // of the job, in the end

@@ -51,6 +51,7 @@ func TestAFailedAttemptIsResumed(t *testing.T) {
 // The rescuer ends the job of a live worker, and somebody retries it. The worker has done its work in
 // the meantime, and is the only one that did.
 func TestAJobThatRiverEndedUnderALiveWorkerIsDoneOnce(t *testing.T) {
+	hoursUnderRace(t)
 	for name, c := range rescues {
 		t.Run(name, func(t *testing.T) {
 			fenced(t, riverruns.Config{}, func(t *testing.T, b *bench) {

@@ -20,6 +20,7 @@ import (
 // Every operators' command, as a process, on every kind of ledger: see testdata/ledger. Each
 // script has a ledger of its own, which FENCEDRUN_LEDGER leads to.
 func TestOperatorScripts(t *testing.T) {
+	notUnderRace(t)
 	for _, l := range []struct {
 		name string
 		make func(t *testing.T) func(*testscript.Env) error

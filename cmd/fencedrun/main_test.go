@@ -162,3 +162,12 @@ func TestRunSaysWhichCommandsThereAre(t *testing.T) {
 		}
 	}
 }
+
+// notUnderRace skips tests of hundreds of processes: each is one command, built with the race detector
+// several times as slow, and make test plays them again without.
+func notUnderRace(t *testing.T) {
+	t.Helper()
+	if race {
+		t.Skip("hundreds of processes: make test plays them without the race detector")
+	}
+}

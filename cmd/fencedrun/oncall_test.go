@@ -16,6 +16,7 @@ import (
 // other on one ledger, and compares what they print with the page. What happens between them is in
 // comments of the page: <!-- fill STORY CONVERSATION -->. Times are masked: the page has a night's.
 func TestTheOnCallGuideShowsWhatTheCommandsPrint(t *testing.T) {
+	notUnderRace(t)
 	page, err := os.ReadFile("../../docs/guides/on-call.md")
 	if err != nil {
 		t.Fatal(err)

@@ -49,6 +49,7 @@ type scaled interface {
 // TestAuditAndPurgeOfAFullLedger: what is open is found by an index among any number of finished
 // conversations, and a purge leaves nothing of these. FENCEDRUN_LONG=1 makes it 200,000.
 func TestAuditAndPurgeOfAFullLedger(t *testing.T) {
+	notUnderRace(t)
 	n := scaleShort
 	if os.Getenv("FENCEDRUN_LONG") != "" {
 		n = scaleLong

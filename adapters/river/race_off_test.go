@@ -1,0 +1,7 @@
+//go:build !race
+
+package riverruns_test
+
+import "testing"
+
+func hoursUnderRace(*testing.T) {}
