@@ -70,8 +70,8 @@ type Unresolved struct {
 	Run      RunKey     `json:"run,omitzero"`
 	Delivery DeliveryID `json:"d,omitzero"`
 	Deadline Millis     `json:"dl"`
-	// Latest is the latest deadline of its open calls, 0 if that is Deadline: an earlier call of an
-	// ambiguous effect may have the longer one.
+	// Latest is the latest deadline of its open calls, 0 if that is Deadline: an earlier call may
+	// have the longer one. It counts once the effect is ambiguous, by a settle or by a lapse.
 	Latest   Millis   `json:"latest,omitempty"`
 	Since    Millis   `json:"since"` // when it was claimed
 	Seq      int64    `json:"seq"`   // of the last change of State, the lapse included

@@ -148,6 +148,9 @@ func (c *checker) effect(e *Effect, calls map[string]string, fences map[int64]st
 	if pending > 1 {
 		c.fail("effect %s has %d pending calls", name, pending)
 	}
+	if e.Probing != (Probing{}) && e.State() != Ambiguous {
+		c.fail("effect %s is %s and is being probed", name, e.State())
+	}
 	if want := stateOf(e); e.State() != want {
 		c.fail("effect %s is %s, by rule S2.3 it is %s", name, e.State(), want)
 	}
@@ -259,6 +262,9 @@ func (c *checker) listed(rows int) {
 			u.Deadline != call.Deadline || u.Since != call.At || u.Named != call.Named || u.Again != call.Again ||
 			!slices.Equal(u.Answers, call.Answers) || u.Distinct != e.Distinct:
 			c.fail("the head lists %s by another call than its row", name)
+		}
+		if latest := e.openUntil(); max(u.Deadline, u.Latest) != latest || u.Latest == u.Deadline {
+			c.fail("the head lists %s with the latest deadline %d, its row has %d", name, u.Latest, latest)
 		}
 		if u.Seq > c.head.Seq {
 			c.fail("the head lists %s at seq %d above its own %d", name, u.Seq, c.head.Seq)

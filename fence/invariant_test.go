@@ -136,6 +136,8 @@ func TestCheckFindsWhatIsBroken(t *testing.T) {
 		{"which has no row", func(c *fence.Conversation) { delete(c.Rows, fence.EffectRow(effectOf("note:a").id)) }},
 		{"its row as ambiguous", func(c *fence.Conversation) { c.Head.Unresolved[0].State = fence.Pending }},
 		{"its row as pending", func(c *fence.Conversation) { c.Head.Unresolved[1].State = fence.Ambiguous }},
+		{"with the latest deadline", func(c *fence.Conversation) { c.Head.Unresolved[0].Latest = 1e12 }},
+		{"and is being probed", func(c *fence.Conversation) { effectRow(*c, "reply:m1").Probing.Tries = 1 }},
 		{"by another call than its row", func(c *fence.Conversation) { c.Head.Unresolved[0].Call = 7 }},
 		{"above its own", func(c *fence.Conversation) { c.Head.Unresolved[0].Seq = 1e9 }},
 		{"among the owners", func(c *fence.Conversation) {

@@ -83,9 +83,13 @@ type Conflict struct {
 }
 
 func (u *Unresolved) conflict() Conflict {
+	deadline := u.Deadline
+	if u.State == Ambiguous {
+		deadline = max(deadline, u.Latest)
+	}
 	return Conflict{
 		ID: u.Effect, Intent: u.Intent, Key: u.Key, Summary: u.Summary, State: u.State,
-		Run: u.Run, Delivery: u.Delivery.Number, Call: u.Call, Seq: u.Seq, Deadline: max(u.Deadline, u.Latest),
+		Run: u.Run, Delivery: u.Delivery.Number, Call: u.Call, Seq: u.Seq, Deadline: deadline,
 	}
 }
 

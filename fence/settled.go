@@ -58,7 +58,7 @@ func (s *step) resolveHead(e *Effect) {
 		Run: call.Run, Delivery: call.Delivery, Deadline: call.Deadline, Since: call.At, Seq: call.Seq,
 		Distinct: e.Distinct, Named: call.Named, Answers: call.Answers, Again: call.Again,
 	}
-	if latest := e.openUntil(); latest > call.Deadline && call.State == Ambiguous {
+	if latest := e.openUntil(); latest > call.Deadline {
 		u.Latest = latest
 	}
 	for c := range e.Calls {

@@ -298,15 +298,5 @@ type Purged = ledger.Purged
 // beside claims; call it until Purged.More is false. Nothing pending, unknown or live is
 // deleted.
 func (k *Keeper) Purge(ctx context.Context, limit int) (Purged, error) {
-	if err := k.open(); err != nil {
-		return Purged{}, err
-	}
-	if limit <= 0 {
-		return Purged{}, fmt.Errorf("fencedrun: purge: limit is not positive: %d", limit)
-	}
-	p, err := k.ledger.Purge(ctx, limit)
-	if err != nil {
-		return p, k.failed(ctx, Job{}, "purge", err)
-	}
-	return p, nil
+	return k.PurgeOlder(ctx, 0, limit)
 }
