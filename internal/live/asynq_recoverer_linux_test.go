@@ -1,8 +1,6 @@
 package live
 
 import (
-	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -10,7 +8,6 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -27,47 +24,6 @@ func asynqOnRedis(t *testing.T) queue {
 	return asynqQueue(t, part{
 		Worker: "asynq", Ledger: "redis", URL: at, Space: prefixOn(t, at), Queue: at, Provider: filepath.Join(t.TempDir(), "provider"),
 	})
-}
-
-// stopped starts a process that plays p, and returns when it has stopped itself; nil if it ended
-// without.
-func stopped(t *testing.T, p part) *exec.Cmd {
-	t.Helper()
-	text, err := json.Marshal(p)
-	if err != nil {
-		t.Error(err)
-		return nil
-	}
-	cmd := exec.CommandContext(t.Context(), os.Args[0])
-	cmd.Env = append(os.Environ(), partVariable+"="+string(text))
-	if err := cmd.Start(); err != nil {
-		t.Error(err)
-		return nil
-	}
-	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
-		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", cmd.Process.Pid))
-		if err != nil || bytes.Contains(stat, []byte(") Z ")) {
-			break
-		}
-		if bytes.Contains(stat, []byte(") T ")) {
-			return cmd
-		}
-	}
-	_ = cmd.Process.Kill()
-	_ = cmd.Wait()
-	return nil
-}
-
-// wake lets it go on as if nothing had happened, and waits for its end.
-func wake(t *testing.T, cmd *exec.Cmd) {
-	t.Helper()
-	if err := cmd.Process.Signal(syscall.SIGCONT); err != nil {
-		t.Error(err)
-	}
-	// What it says about its task, which is another process's by now, is its own affair.
-	if err := cmd.Wait(); err != nil && !errors.As(err, new(*exec.ExitError)) {
-		t.Error(err)
-	}
 }
 
 // runAgain is what a person does with a task that was stopped for what was unknown then.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"strings"
 	"sync/atomic"
@@ -59,7 +60,10 @@ func TestMain(m *testing.M) {
 	if err := json.Unmarshal([]byte(text), &w.part); err != nil {
 		panic(err)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute) // for a test that would hang
+	// A process that hangs must not make its test hang: its context ends, and if that is not
+	// enough, it says where it stands. Whoever waits for Asynq's recoverer needs three minutes.
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	time.AfterFunc(4*time.Minute, func() { panic("still at work after its time was over") })
 	err := workers[w.Worker](ctx, w)
 	cancel()
 	if err != nil {
@@ -80,8 +84,13 @@ func (w *worker) yield() {
 		_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
 		select {} // until it strikes
 	case w.StopAt:
+		// The signal may strike a moment later: what yielded waits until it has been woken, so that
+		// it does not go on into a write, and hold a file that way.
+		woken := make(chan os.Signal, 1)
+		signal.Notify(woken, syscall.SIGCONT)
 		_ = syscall.Kill(os.Getpid(), syscall.SIGSTOP)
-		time.Sleep(time.Millisecond) // the signal may strike a moment later
+		<-woken
+		signal.Stop(woken)
 	}
 }
 
@@ -162,7 +171,7 @@ func plainWorker(ctx context.Context, w *worker) error {
 	if err != nil {
 		return err
 	}
-	for {
+	for ctx.Err() == nil {
 		v := k.Deliver(ctx, job(w.Conversation, w.Job), runs.Delivery{}, w.handler)
 		w.yield()
 		switch v.Action {
@@ -175,6 +184,7 @@ func plainWorker(ctx context.Context, w *worker) error {
 			return fmt.Errorf("%s %s: %w", v.Action, v.Reason, v.Err)
 		}
 	}
+	return ctx.Err()
 }
 
 // killing lets the worker yield before and after each call of its ledger.

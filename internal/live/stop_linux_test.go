@@ -1,7 +1,7 @@
 package live
 
 import (
-	"context"
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -55,47 +55,89 @@ func TestAWorkerThatStoodStillDoublesNothing(t *testing.T) {
 	}
 }
 
-// standStill plays p up to where it stops, lets another process finish, and wakes it.
+// standStill plays p up to where it stops, lets another process finish, and wakes it. It says
+// whether p stopped.
 func standStill(t *testing.T, p part) bool {
+	t.Helper()
+	first := stopped(t, p)
+	if first == nil {
+		return false
+	}
+	p.StopAt = 0
+	time.Sleep(1200 * time.Millisecond) // lease 900 ms, claim 800 ms
+	second := start(t, p)
+	if second == nil {
+		wake(t, first)
+		return false
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- second.Wait() }()
+	select {
+	case err := <-ended:
+		if err != nil {
+			t.Errorf("%+v: %v", p, err)
+		}
+		wake(t, first)
+	case <-time.After(10 * time.Second):
+		// Somebody who stopped while it extended its lease holds SQLite's file, and until it goes
+		// on nobody finishes. Now the two are at work at once, and which one ends as stale is open.
+		wake(t, first)
+		<-ended
+	}
+	// The job may have been stopped for what was unknown then; somebody runs it again.
+	spawn(t, p)
+	return true
+}
+
+// start starts a process that plays p, and returns nil if it could not.
+func start(t *testing.T, p part) *exec.Cmd {
+	t.Helper()
 	text, err := json.Marshal(p)
 	if err != nil {
 		t.Error(err)
-		return false
+		return nil
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // for a stop that nobody noticed
-	defer cancel()
-	cmd := exec.CommandContext(ctx, os.Args[0])
+	cmd := exec.CommandContext(t.Context(), os.Args[0])
 	cmd.Env = append(os.Environ(), partVariable+"="+string(text))
 	if err := cmd.Start(); err != nil {
 		t.Error(err)
-		return false
+		return nil
 	}
-	stopped := false
-	for end := time.Now().Add(20 * time.Second); time.Now().Before(end) && !stopped; time.Sleep(10 * time.Millisecond) {
+	return cmd
+}
+
+// stopped starts a process that plays p, and returns when it has stopped itself; nil if it ended
+// without.
+func stopped(t *testing.T, p part) *exec.Cmd {
+	t.Helper()
+	cmd := start(t, p)
+	if cmd == nil {
+		return nil
+	}
+	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
 		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", cmd.Process.Pid))
-		if err != nil || strings.Contains(string(stat), ") Z ") {
-			break // it has ended without a stop
+		if err != nil || bytes.Contains(stat, []byte(") Z ")) {
+			break
 		}
-		stopped = strings.Contains(string(stat), ") T ")
+		if bytes.Contains(stat, []byte(") T ")) {
+			return cmd
+		}
 	}
-	other := p
-	other.StopAt = 0
-	if stopped {
-		time.Sleep(1200 * time.Millisecond) // lease 900 ms, claim 800 ms
-		spawn(t, other)
-	}
-	if err := cmd.Process.Signal(syscall.SIGCONT); err != nil && !errors.Is(err, os.ErrProcessDone) {
+	_ = cmd.Process.Kill()
+	_ = cmd.Wait()
+	return nil
+}
+
+// wake lets it go on as if nothing had happened, and waits for its end.
+func wake(t *testing.T, cmd *exec.Cmd) {
+	t.Helper()
+	if err := cmd.Process.Signal(syscall.SIGCONT); err != nil {
 		t.Error(err)
 	}
 	// What it says about its job, which is another process's by now, is its own affair.
 	if err := cmd.Wait(); err != nil && !errors.As(err, new(*exec.ExitError)) {
 		t.Error(err)
 	}
-	if stopped {
-		// The job may have been stopped for what was unknown then; somebody runs it again.
-		spawn(t, other)
-	}
-	return stopped
 }
 
 // atMostOnce compares what the provider has with what the ledger says. A call that was made late

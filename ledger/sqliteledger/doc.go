@@ -24,7 +24,9 @@
 // # One writer
 //
 // SQLite lets one connection write at a time. Within a process writes queue up; between
-// processes they wait for each other, at most Config.BusyTimeout. Reads wait for nobody.
+// processes they wait for each other, at most Config.BusyTimeout. Reads wait for nobody. A process
+// that stands still within a write (SIGSTOP, a debugger, a frozen container) keeps the file from all
+// others until it goes on or is killed: their jobs come back meanwhile, and nothing is done twice.
 //
 // Do not open and close the file by other means in a process that uses it, not even to copy it:
 // closing any descriptor of a file gives up every POSIX lock that the process holds on it. Copy it
