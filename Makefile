@@ -31,10 +31,18 @@ build: ## Compile every package
 # Postgres, PgBouncer and Redis for one command, on free ports and gone afterwards.
 SERVICES = $(GO) run ./internal/services
 
+# Tests that wait for servers and for killed processes leave the cores idle: more packages at once
+# than there are cores, as far as two cores go.
+TEST_RACE = $(GO) test -race -p 3 -timeout 20m ./...
+
+# What is too slow under the race detector, and skips itself there.
+TEST_NO_RACE = $(GO) test -timeout 20m ./chaos/internal/sim ./adapters/river ./cmd/fencedrun && \
+	$(GO) test ./ledger/redisledger -run "^(TestContract|TestMemoryAndRedisHoldTheSameAfterEveryStep)$$/^miniredis$$"
+
 .PHONY: test
 test: ## Vet everything and run every test on private servers, with the race detector; what is too slow under it without
 	$(GO) vet ./...
-	$(SERVICES) -- sh -ec '$(GO) test -race -timeout 20m ./...; $(GO) test -timeout 20m ./adapters/river ./cmd/fencedrun'
+	$(SERVICES) -- sh -ec '$(TEST_RACE) && $(TEST_NO_RACE)'
 
 .PHONY: test-quick
 test-quick: ## Run the tests that need no server, without the race detector

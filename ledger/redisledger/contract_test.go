@@ -13,19 +13,31 @@ import (
 	"github.com/fencedrun/fencedrun/ledger/redisledger"
 )
 
-// kinds are the ways in which a ledger can lie in Redis.
-var kinds = []struct {
+type kind struct {
 	name   string
 	client func(t testing.TB) redis.UniversalClient
-}{
+}
+
+// kinds are the ways in which a ledger can lie in Redis.
+var kinds = []kind{
 	{"miniredis", func(t testing.TB) redis.UniversalClient { return mini(t) }},
 	{"server", func(t testing.TB) redis.UniversalClient { return plain(t) }},
 	{"cluster", func(t testing.TB) redis.UniversalClient { return cluster(t) }},
 }
 
+// notUnderRace skips what asks miniredis much: under the race detector its Lua takes a minute, and
+// what it says of the library, the server says too.
+func (k *kind) notUnderRace(t *testing.T) {
+	t.Helper()
+	if raceDetector && k.name == "miniredis" {
+		t.Skip("miniredis is slow under the race detector: make test plays it without")
+	}
+}
+
 func everywhere(t *testing.T, test func(t *testing.T, open func(t *testing.T) *redisledger.Store)) {
 	for _, kind := range kinds {
 		t.Run(kind.name, func(t *testing.T) {
+			kind.notUnderRace(t)
 			kind.client(t) // skips here, not in every test below
 			test(t, func(t *testing.T) *redisledger.Store { return fresh(t, kind.client(t)) })
 		})
@@ -45,6 +57,7 @@ func TestMemoryAndRedisHoldTheSameAfterEveryStep(t *testing.T) {
 	}
 	for _, kind := range kinds {
 		t.Run(kind.name, func(t *testing.T) {
+			kind.notUnderRace(t)
 			client := kind.client(t)
 			for seed := range seeds {
 				t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {

@@ -9,9 +9,7 @@ import (
 // A provider that can be asked settles what would otherwise wait for a person, and nothing is
 // done twice; also not by one that is asked too early, whose "not found" is no answer.
 func TestProvidersThatCanBeAsked(t *testing.T) {
-	if underRace {
-		t.Skip("one goroutine runs at a time; make simulate plays it without -race")
-	}
+	notUnderRace(t)
 	parked := map[string]int{}
 	unknown := map[string]int{}
 	for _, provider := range []string{"naive", lasting, early} {
@@ -34,9 +32,7 @@ func TestProvidersThatCanBeAsked(t *testing.T) {
 
 // Each rule about probes is missed when it is off.
 func TestProbesAreMissedWithoutTheirRules(t *testing.T) {
-	if underRace {
-		t.Skip("one goroutine runs at a time; make simulate plays it without -race")
-	}
+	notUnderRace(t)
 	e := &Engine{}
 	defer e.Close()
 	for _, name := range []sabotage.Name{

@@ -9,6 +9,7 @@ import (
 
 // What is planted must come out as a story of at most a dozen events, whichever rule it was.
 func TestWhateverIsPlantedBecomesADozenEvents(t *testing.T) {
+	notUnderRace(t)
 	e := &Engine{}
 	defer e.Close()
 	seeds, least, shrunk := 120, 20, 0
