@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/fencedrun/fencedrun/cmd/fencedrun/internal/shell"
 	"github.com/fencedrun/fencedrun/fence"
 	"github.com/fencedrun/fencedrun/ledger/key"
 	"github.com/fencedrun/fencedrun/runs"
@@ -118,7 +119,7 @@ func (a *app) audit(doc auditDoc, shown []target, all bool) error {
 		}
 		if len(shown) > 0 {
 			first := shown[0]
-			next := []string{"fencedrun why " + argument(first.conversation)}
+			next := []string{shell.Command("fencedrun why", []string{first.conversation})}
 			if first.effect.State() != fence.Pending { // of one that is under way there is nothing to decide yet
 				next = append(next,
 					"fencedrun resolve "+first.short+` happened --note "what you saw" --ref PROVIDERS_ID   (--value 'JSON' if its job uses the value)`,
@@ -146,7 +147,7 @@ func (s *screen) brief(t target) {
 	state := stateName(c.State) + ", claimed " + ago(c.At, t.now)
 	s.printf("%s  %s\n", s.bold(t.short), s.bold(cut(title(e), width-len(t.short)-3)))
 	s.field("state", strings.Replace(state, stateName(c.State), s.state(c.State), 1))
-	s.field("conversation", shell(t.conversation))
+	s.field("conversation", shell.Word(t.conversation))
 	s.field("summary", quoted(c.Summary, width-20))
 	s.field("claimed by", owner(c))
 	s.field("error", head(c.Error, width-18))

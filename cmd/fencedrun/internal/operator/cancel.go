@@ -5,6 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/fencedrun/fencedrun/cmd/fencedrun/internal/shell"
 	"github.com/fencedrun/fencedrun/runs"
 )
 
@@ -75,9 +76,9 @@ func (a *app) cancel(ctx context.Context, k *runs.Keeper, run runs.RunKey, o run
 			s.printf("Cancelled before: the run %s has not begun yet.\n", runName(run))
 			return
 		default:
-			s.printf("Cancelled: the run %s on %s.\n", runName(run), shell(doc.Conversation))
+			s.printf("Cancelled: the run %s on %s.\n", runName(run), shell.Word(doc.Conversation))
 		}
-		s.next("fencedrun why " + argument(doc.Conversation))
+		s.next(shell.Command("fencedrun why", []string{doc.Conversation}))
 	})
 	if err == nil && !doc.Cancelled {
 		err = errFound

@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/fencedrun/fencedrun/cmd/fencedrun/internal/shell"
 	"github.com/fencedrun/fencedrun/runs"
 )
 
@@ -66,8 +67,8 @@ func (a *app) dismiss(ctx context.Context, k *runs.Keeper, conversation string, 
 		}
 	}
 	if len(doc.Unknown) > 0 && !force {
-		return refusef("no job has named %s on conversation %s: nothing is dismissed\nfencedrun history %s lists its messages; --force dismisses in advance",
-			line(strings.Join(doc.Unknown, ", ")), shell(conversation), argument(conversation))
+		return refusef("no job has named %s on conversation %s: nothing is dismissed\n%s lists its messages; --force dismisses in advance",
+			line(strings.Join(doc.Unknown, ", ")), shell.Word(conversation), shell.Command("fencedrun history", []string{conversation}))
 	}
 	dismissed, err := k.Dismiss(ctx, conversation, ids, why)
 	if err != nil {

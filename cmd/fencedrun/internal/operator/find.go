@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/fencedrun/fencedrun/cmd/fencedrun/internal/shell"
 	"github.com/fencedrun/fencedrun/fence"
 	"github.com/fencedrun/fencedrun/ledger/key"
 	"github.com/fencedrun/fencedrun/runs"
@@ -48,11 +49,11 @@ func find(ctx context.Context, k *runs.Keeper, text, conversation string) (targe
 		var b strings.Builder
 		fmt.Fprintf(&b, "%s begins the id of %d effects: give more of it", prefix, len(matching))
 		for _, t := range matching[:min(len(matching), 10)] {
-			fmt.Fprintf(&b, "\n  %s  %s", t.effect.ID, cut(title(t.effect)+" on "+shell(t.conversation), width-44))
+			fmt.Fprintf(&b, "\n  %s  %s", t.effect.ID, cut(title(t.effect)+" on "+shell.Word(t.conversation), width-44))
 		}
 		return target{}, refusef("%s", b.String())
 	case conversation != "":
-		return target{}, refusef("no effect of conversation %s begins with %s\nfencedrun history %s lists them", shell(conversation), head(prefix, 60), argument(conversation))
+		return target{}, refusef("no effect of conversation %s begins with %s\n%s lists them", shell.Word(conversation), head(prefix, 60), shell.Command("fencedrun history", []string{conversation}))
 	}
 	return target{}, refusef("no unresolved effect begins with %s\nIf it was settled meanwhile, say where: --conversation CONVERSATION. "+
 		"fencedrun audit --all lists what is unresolved", head(prefix, 60))

@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/fencedrun/fencedrun/cmd/fencedrun/internal/shell"
 	"github.com/fencedrun/fencedrun/fence"
 	"github.com/fencedrun/fencedrun/runs"
 )
@@ -83,7 +84,7 @@ The columns RUN are what "fencedrun cancel" takes.`,
 				doc := runsDoc{Conversation: whole.Conversation, LedgerTime: whole.LedgerTime, Runs: whole.Runs}
 				return a.show(doc, func(s *screen) {
 					s.runs(h)
-					s.next("fencedrun why " + argument(args[0]))
+					s.next(shell.Command("fencedrun why", []string{args[0]}))
 				})
 			})
 		},
@@ -96,7 +97,7 @@ func known(ctx context.Context, k *runs.Keeper, conversation string) (runs.Histo
 	h, err := k.History(ctx, conversation)
 	if err == nil && h.Head == nil {
 		err = refusef("the ledger does not know the conversation %s\nIs it spelt as the service spells it? Has it another --namespace? What is old is purged",
-			shell(conversation))
+			shell.Word(conversation))
 	}
 	return h, err
 }
@@ -138,7 +139,7 @@ func (s *screen) history(conversation string, h runs.History, effects []target) 
 	s.messages(h, effects)
 	s.printf("\n")
 	s.reports(h)
-	next := []string{"fencedrun why " + argument(conversation)}
+	next := []string{shell.Command("fencedrun why", []string{conversation})}
 	for _, t := range effects {
 		if unresolved(t.effect) {
 			next = append(next, "fencedrun status "+t.short)
@@ -195,7 +196,7 @@ func (s *screen) messages(h runs.History, effects []target) {
 	}
 	t := table{columns: []column{{"MESSAGE", true}, {"STATE", false}, {"FIRST NAMED", true}, {"LAST NAMED", true}}}
 	for _, in := range h.Inbound {
-		t.add(shell(in.ID), messageState(in, h, short), ago(in.FirstAt, h.Now), ago(in.NamedAt, h.Now))
+		t.add(shell.Word(in.ID), messageState(in, h, short), ago(in.FirstAt, h.Now), ago(in.NamedAt, h.Now))
 	}
 	t.write(s)
 }
@@ -232,7 +233,7 @@ func (s *screen) reports(h runs.History) {
 		if r.Echo != "" {
 			summary = "echo of " + r.Echo[:min(len(r.Echo), shortPrinted)] + ": " + summary
 		}
-		t.add(shell(r.ID), orDash(line(r.Intent)), orDash(line(strings.Join(r.Answers, ", "))), orDash(line(r.By)), ago(r.At, h.Now), summary)
+		t.add(shell.Word(r.ID), orDash(line(r.Intent)), orDash(line(strings.Join(r.Answers, ", "))), orDash(line(r.By)), ago(r.At, h.Now), summary)
 	}
 	t.write(s)
 }

@@ -5,6 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/fencedrun/fencedrun/cmd/fencedrun/internal/shell"
 	"github.com/fencedrun/fencedrun/ledger/key"
 	"github.com/fencedrun/fencedrun/runs"
 )
@@ -51,7 +52,7 @@ so a message id needs no quotes.`,
 				s.field("effect", doc.Effect)
 				s.field("provider key", doc.IdempotencyKey)
 				s.field("key", doc.Key)
-				s.next("fencedrun status " + doc.Effect[:shortPrinted] + " --conversation " + shell(doc.Conversation))
+				s.next("fencedrun status " + doc.Effect[:shortPrinted] + " --conversation " + shell.Word(doc.Conversation))
 			})
 		},
 	}

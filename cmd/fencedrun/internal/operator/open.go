@@ -4,11 +4,11 @@ import (
 	"cmp"
 	"context"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/fencedrun/fencedrun/cmd/fencedrun/internal/shell"
 	"github.com/fencedrun/fencedrun/fence"
 	"github.com/fencedrun/fencedrun/runs"
 )
@@ -145,7 +145,7 @@ func (s *screen) open(doc openDoc, older time.Duration) {
 	}
 	s.printf("%s\n", s.bold(plural(len(doc.Open), "message that nobody answered", "messages that nobody answered")))
 	for _, m := range doc.Open {
-		s.printf("\n%s  on %s, last named %s ago\n", s.bold(shell(m.ID)), shell(m.Conversation), span(time.Duration(m.AgeSeconds)*time.Second))
+		s.printf("\n%s  on %s, last named %s ago\n", s.bold(shell.Word(m.ID)), shell.Word(m.Conversation), span(time.Duration(m.AgeSeconds)*time.Second))
 		if m.Run != (runKeyDoc{}) {
 			s.field("named by", "run "+runName(fence.RunKey(m.Run)))
 		}
@@ -156,13 +156,13 @@ func (s *screen) open(doc openDoc, older time.Duration) {
 		s.printf("\nThere may be more: fencedrun open --limit 0\n")
 	}
 	m := doc.Open[0]
-	next := []string{"fencedrun why " + argument(m.Conversation)}
+	next := []string{shell.Command("fencedrun why", []string{m.Conversation})}
 	if m.HeldBy != "" {
 		next = append(next, "fencedrun status "+m.HeldBy[:min(len(m.HeldBy), shortPrinted)])
 	} else {
 		next = append(next,
-			"fencedrun report "+strings.Join([]string{shell(m.Conversation), "ID", "--intent reply", "--answers " + shell(m.ID)}, " ")+"   (ID: of your answer)",
-			"fencedrun dismiss "+shell(m.Conversation)+" "+shell(m.ID)+` --why "needs no answer"`)
+			shell.Command("fencedrun report", []string{m.Conversation, "ID"}, "--intent reply", "--answers "+shell.Item(m.ID))+"   (ID: of your answer)",
+			shell.Command("fencedrun dismiss", []string{m.Conversation, m.ID}, `--why "needs no answer"`))
 	}
 	s.next(next...)
 }

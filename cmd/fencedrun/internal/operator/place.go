@@ -13,6 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/spf13/cobra"
 
+	"github.com/fencedrun/fencedrun/cmd/fencedrun/internal/shell"
 	"github.com/fencedrun/fencedrun/ledger"
 	"github.com/fencedrun/fencedrun/ledger/pgledger"
 	"github.com/fencedrun/fencedrun/ledger/redisledger"
@@ -62,7 +63,7 @@ func (p *place) retentionFlag(cmd *cobra.Command) {
 func (p *place) program() string {
 	words := []string{"fencedrun"}
 	if p.url != "" {
-		shown := shell(p.url)
+		shown := shell.Word(p.url)
 		if u, err := url.Parse(p.url); err != nil || u.User != nil {
 			shown = "…"
 		}
@@ -70,7 +71,7 @@ func (p *place) program() string {
 	}
 	for _, f := range []struct{ name, value string }{{"namespace", p.namespace}, {"schema", p.schema}, {"prefix", p.prefix}} {
 		if f.value != "" {
-			words = append(words, "--"+f.name, shell(f.value))
+			words = append(words, "--"+f.name, shell.Word(f.value))
 		}
 	}
 	return strings.Join(words, " ")

@@ -5,6 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/fencedrun/fencedrun/cmd/fencedrun/internal/shell"
 	"github.com/fencedrun/fencedrun/runs"
 )
 
@@ -84,8 +85,8 @@ func (a *app) report(ctx context.Context, k *runs.Keeper, conversation string, w
 			s.printf("No effect of this conversation has that key or reference: it counts as somebody else's write.\n")
 		}
 		if doc.NewConversation {
-			s.printf("The ledger had never heard of %s: is it spelt as the service spells it?\n", shell(conversation))
+			s.printf("The ledger had never heard of %s: is it spelt as the service spells it?\n", shell.Word(conversation))
 		}
-		s.next("fencedrun why " + argument(conversation))
+		s.next(shell.Command("fencedrun why", []string{conversation}))
 	})
 }

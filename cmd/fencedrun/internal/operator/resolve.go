@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/fencedrun/fencedrun/cmd/fencedrun/internal/shell"
 	"github.com/fencedrun/fencedrun/fence"
 	"github.com/fencedrun/fencedrun/runs"
 )
@@ -142,7 +143,7 @@ func (a *app) resolve(ctx context.Context, k *runs.Keeper, text, conversation st
 		doc.Refused, doc.Retry = refused.Why, refused.RetryAfter.Seconds()
 	}
 	err = a.show(doc, func(s *screen) {
-		s.printf("%s  %s  on %s\n", s.bold(t.short), cut(title(before), 60), shell(t.conversation))
+		s.printf("%s  %s  on %s\n", s.bold(t.short), cut(title(before), 60), shell.Word(t.conversation))
 		s.field("before", s.verdict(before))
 		if refused != nil {
 			s.field("refused", s.red(refused.Why))
@@ -158,7 +159,7 @@ func (a *app) resolve(ctx context.Context, k *runs.Keeper, text, conversation st
 		}
 		if c := after.Deciding(); c.State == fence.Committed && c.NoValue {
 			s.field("value", "none; a job whose handler uses it is given up (value_not_kept). To add it:")
-			s.field("", s.program+" resolve "+t.short+" happened --conversation "+argument(t.conversation)+` --note "…" --value 'JSON'`)
+			s.field("", s.program+" resolve "+t.short+" happened --conversation "+shell.Word(t.conversation)+` --note "…" --value 'JSON'`)
 		}
 		s.next(afterVerdict(h, after)...)
 	})
@@ -181,9 +182,9 @@ func (s *screen) verdict(e *fence.Effect) string {
 }
 
 func afterRefusal(t target, refused *runs.NotResolvedError, text string, v runs.Resolution) []string {
-	again := "fencedrun resolve " + shell(text) + " " + verdictNot
+	again := "fencedrun resolve " + shell.Word(text) + " " + verdictNot
 	if v.Happened {
-		again = "fencedrun resolve " + shell(text) + " " + verdictHappened
+		again = "fencedrun resolve " + shell.Word(text) + " " + verdictHappened
 	}
 	if refused.RetryAfter > 0 {
 		return []string{
@@ -191,7 +192,7 @@ func afterRefusal(t target, refused *runs.NotResolvedError, text string, v runs.
 			again + " --force …   if you are sure that it is not",
 		}
 	}
-	next := []string{"fencedrun status " + t.short + " --conversation " + shell(t.conversation)}
+	next := []string{"fencedrun status " + t.short + " --conversation " + shell.Word(t.conversation)}
 	if t.effect.State() == fence.Failed {
 		next = append(next, again+" --force …   if you know better")
 	}
@@ -212,5 +213,5 @@ func afterVerdict(h runs.History, e *fence.Effect) []string {
 			next = append(next, "run the job "+r.Key.ID+" of "+r.Key.Queue+" again in its queue, unless it comes back by itself")
 		}
 	}
-	return append(next, "fencedrun why "+argument(h.Head.Conversation), "fencedrun audit")
+	return append(next, shell.Command("fencedrun why", []string{h.Head.Conversation}), "fencedrun audit")
 }

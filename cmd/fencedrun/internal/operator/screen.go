@@ -183,47 +183,6 @@ func quoted(text string, n int) string {
 	return `"` + head(text, n) + `"`
 }
 
-// shell writes a name so that it can be pasted into a command.
-func shell(name string) string {
-	plain := name != ""
-	printable := true
-	for _, r := range name {
-		if !strings.ContainsRune("_./:@%+=,-", r) && !(r < utf8.RuneSelf && (unicode.IsLetter(r) || unicode.IsDigit(r))) {
-			plain = false
-		}
-		if r != ' ' && !unicode.IsPrint(r) || r == utf8.RuneError {
-			printable = false
-		}
-	}
-	switch {
-	case plain && name[0] != '-':
-		return name
-	case printable:
-		return "'" + strings.ReplaceAll(name, "'", `'\''`) + "'"
-	}
-	var b strings.Builder
-	b.WriteString("$'")
-	for i := range len(name) {
-		switch c := name[i]; {
-		case c == '\'' || c == '\\':
-			b.WriteString(`\` + string(c))
-		case c < ' ' || c >= 0x7f:
-			fmt.Fprintf(&b, `\x%02x`, c)
-		default:
-			b.WriteByte(c)
-		}
-	}
-	return b.String() + "'"
-}
-
-// argument is shell for the last word of a command, where a name may begin with a dash.
-func argument(name string) string {
-	if strings.HasPrefix(name, "-") {
-		return "-- " + shell(name)
-	}
-	return shell(name)
-}
-
 // plural writes a number with its noun.
 func plural(n int, one, many string) string {
 	if n == 1 {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/fencedrun/fencedrun/cmd/fencedrun/internal/shell"
 	"github.com/fencedrun/fencedrun/fence"
 	"github.com/fencedrun/fencedrun/ledger/key"
 	"github.com/fencedrun/fencedrun/runs"
@@ -53,7 +54,7 @@ func (s *screen) status(t target) {
 	s.printf("%s\n", s.bold(title(e)))
 	s.field("state", s.state(e.State()))
 	s.field("to do", whatToDo(e, t.now))
-	s.field("conversation", shell(t.conversation))
+	s.field("conversation", shell.Word(t.conversation))
 	s.field("effect", e.ID)
 	s.field("provider key", key.IdempotencyKey(e.ID))
 	if e.Probing.Tries > 0 {
@@ -64,12 +65,12 @@ func (s *screen) status(t target) {
 		s.call(&e.Calls[i], t.now)
 	}
 	if unresolved(e) {
-		s.next("fencedrun why "+argument(t.conversation),
+		s.next(shell.Command("fencedrun why", []string{t.conversation}),
 			"fencedrun resolve "+t.short+` happened --note "what you saw" --ref PROVIDERS_ID`,
 			"fencedrun resolve "+t.short+` did-not-happen --note "what you saw"`)
 		return
 	}
-	s.next("fencedrun why " + argument(t.conversation))
+	s.next(shell.Command("fencedrun why", []string{t.conversation}))
 }
 
 func (s *screen) call(c *fence.Call, now fence.Millis) {

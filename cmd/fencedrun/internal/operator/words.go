@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/fencedrun/fencedrun/cmd/fencedrun/internal/shell"
 	"github.com/fencedrun/fencedrun/fence"
 	"github.com/fencedrun/fencedrun/ledger"
 )
@@ -69,7 +70,7 @@ func runName(k fence.RunKey) string {
 	if k == (fence.RunKey{}) {
 		return "no job"
 	}
-	return shell(k.Queue) + " " + shell(k.ID)
+	return shell.Word(k.Queue) + " " + shell.Word(k.ID)
 }
 
 // runState says in a few words where a run is in its life.

@@ -3,6 +3,7 @@ package story
 import (
 	"fmt"
 
+	"github.com/fencedrun/fencedrun/cmd/fencedrun/internal/shell"
 	"github.com/fencedrun/fencedrun/fence"
 	"github.com/fencedrun/fencedrun/ledger/key"
 )
@@ -54,7 +55,7 @@ func (t *teller) underWay(e *fence.Effect, c *fence.Call) (string, []Step) {
 		upper(t.job(c.Run)), t.ago(c.At), t.clock(c.Deadline))
 	return text, []Step{
 		{Text: "Wait until " + t.clock(c.Deadline) + ". Nobody else calls it before"},
-		{"Then look again", t.command("status", short(e.ID))},
+		{"Then look again", t.command("status", []string{short(e.ID)})},
 	}
 }
 
@@ -78,15 +79,15 @@ func (t *teller) unknown(e *fence.Effect, c *fence.Call) (string, []Step) {
 	if c.Reference != "" {
 		look = "Find out at the provider whether it happened: by its reference there, or by the idempotency key"
 	}
-	happened := []string{"resolve", short(e.ID), "happened", "--note", placeholder}
+	happened := []string{"--note " + placeholder}
 	if c.Reference == "" {
-		happened = append(happened, "--ref", placeholder)
+		happened = append(happened, "--ref "+placeholder)
 	}
 	do = append(do,
 		Step{Text: look},
-		Step{"Everything that is on record about it", t.command("status", short(e.ID))},
-		Step{"If it happened (--ref, the provider's own id of it, may be left out; add --value 'JSON' if the job uses its value)", t.command(happened...)},
-		Step{"If it certainly did not (this allows one more call)", t.command("resolve", short(e.ID), "did-not-happen", "--note", placeholder)},
+		Step{"Everything that is on record about it", t.command("status", []string{short(e.ID)})},
+		Step{"If it happened (--ref, the provider's own id of it, may be left out; add --value 'JSON' if the job uses its value)", t.command("resolve", []string{short(e.ID), "happened"}, happened...)},
+		Step{"If it certainly did not (this allows one more call)", t.command("resolve", []string{short(e.ID), "did-not-happen"}, "--note "+placeholder)},
 	)
 	return text, append(do, t.then(c))
 }
@@ -115,7 +116,7 @@ func (t *teller) happenedTwice(e *fence.Effect, c *fence.Call) (string, []Step) 
 	}
 	return text + " Nothing here can undo that.", []Step{
 		{Text: "Count at the provider how often it is there"},
-		{"Everything that is on record about it", t.command("status", short(e.ID), "--conversation", t.conversation)},
+		{"Everything that is on record about it", t.command("status", []string{short(e.ID)}, "--conversation "+shell.Word(t.conversation))},
 		{Text: "If it is there twice, take one back there, and tell the customer if need be"},
 	}
 }

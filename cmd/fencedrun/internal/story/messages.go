@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/fencedrun/fencedrun/cmd/fencedrun/internal/shell"
 	"github.com/fencedrun/fencedrun/fence"
 )
 
@@ -170,8 +171,8 @@ func (t *teller) open(in *fence.Inbound) Message {
 // byHand are the ways to close a message without a job.
 func (t *teller) byHand(id string) []Step {
 	return []Step{
-		{"If it needs no answer", t.command("dismiss", t.conversation, id, "--why", placeholder)},
-		{"If a person has answered it (… is the name of that answer in the help desk)", t.command("report", t.conversation, placeholder, "--intent", "reply", "--answers", id)},
+		{"If it needs no answer", t.command("dismiss", []string{t.conversation, id}, "--why "+placeholder)},
+		{"If a person has answered it (ID is the name of that answer in the help desk)", t.command("report", []string{t.conversation, "ID"}, "--intent reply", "--answers "+shell.Item(id))},
 	}
 }
 

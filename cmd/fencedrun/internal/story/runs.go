@@ -223,8 +223,7 @@ func (t *teller) stopped(r *fence.Run) (Stopped, bool) {
 		s.Text = "Its payload holds an old copy of the conversation. Running it again as it is stops it again."
 		s.Do = []Step{{Text: "Enqueue a new job with a new copy of the conversation, and delete this one from the queue"}}
 		if open := t.openOf(r); len(open) > 0 {
-			words := append(append([]string{"dismiss", t.conversation}, open...), "--why", placeholder)
-			s.Do = append(s.Do, Step{"Or, if nothing is left to be said, close what it brought", t.command(words...)})
+			s.Do = append(s.Do, Step{"Or, if nothing is left to be said, close what it brought", t.command("dismiss", append([]string{t.conversation}, open...), "--why "+placeholder)})
 		}
 	case r.Parked == fence.ReasonRefusedTwice:
 		s.Reason = string(r.Parked)

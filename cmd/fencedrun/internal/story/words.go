@@ -9,6 +9,7 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
+	"github.com/fencedrun/fencedrun/cmd/fencedrun/internal/shell"
 	"github.com/fencedrun/fencedrun/fence"
 )
 
@@ -133,45 +134,13 @@ func span(d time.Duration) string {
 
 func (t *teller) past(m fence.Millis) bool { return t.now.After(m.Time()) }
 
-// command is what to type. Words are quoted for a shell where they must be.
-func (t *teller) command(words ...string) string {
-	quotedWords := make([]string, len(words))
-	for i, w := range words {
-		quotedWords[i] = shell(w)
-	}
-	return t.o.Command + " " + strings.Join(quotedWords, " ")
+// command is what to type.
+func (t *teller) command(verb string, names []string, flags ...string) string {
+	return shell.Command(t.o.Command+" "+verb, names, flags...)
 }
 
 // placeholder is what a person replaces.
-const placeholder = "…"
-
-func shell(word string) string {
-	if word == placeholder {
-		return `"…"`
-	}
-	plain := func(r rune) bool {
-		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("-_./:@%+=,", r)
-	}
-	if word != "" && !strings.ContainsFunc(word, func(r rune) bool { return !plain(r) }) {
-		return word
-	}
-	if visible(word) != word {
-		// Nothing that a terminal would act on, and yet the very word when it is pasted.
-		var b strings.Builder
-		for i := range len(word) {
-			switch c := word[i]; {
-			case c == '\'' || c == '\\':
-				b.WriteString(`\` + string(c))
-			case c < ' ' || c >= 0x7f:
-				fmt.Fprintf(&b, `\x%02x`, c)
-			default:
-				b.WriteByte(c)
-			}
-		}
-		return "$'" + b.String() + "'"
-	}
-	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
-}
+const placeholder = `"…"`
 
 // short is the beginning of an effect's id, which the commands take for the whole: 60 bits.
 func short(id string) string {
