@@ -47,16 +47,14 @@ func Word(name string) string {
 // they are; the arguments are names. One that begins with a dash comes behind the flags, and is not
 // taken for one of them.
 func Command(verb string, names []string, flags ...string) string {
-	words := make([]string, len(names))
-	for i, name := range names {
-		words[i] = Word(name)
+	var words []string
+	for _, name := range names {
+		words = append(words, Word(name))
 	}
 	if slices.ContainsFunc(names, func(name string) bool { return strings.HasPrefix(name, "-") }) {
-		words = append(append(slices.Clone(flags), "--"), words...)
-	} else {
-		words = append(words, flags...)
+		return strings.Join(slices.Concat([]string{verb}, flags, []string{"--"}, words), " ")
 	}
-	return strings.Join(append([]string{verb}, words...), " ")
+	return strings.Join(slices.Concat([]string{verb}, words, flags), " ")
 }
 
 // Item writes a name as the value of a flag that takes several, with commas between them.

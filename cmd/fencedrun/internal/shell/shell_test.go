@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/spf13/pflag"
+	"github.com/spf13/cobra"
 
 	"github.com/fencedrun/fencedrun/cmd/fencedrun/internal/shell"
 )
@@ -46,7 +46,7 @@ func TestCommandsCanBePasted(t *testing.T) {
 	for _, name := range names {
 		command := shell.Command("dismiss", []string{"thread 7", name}, "--why spam", "--answers "+shell.Item(name))
 		words := pasted(t, command)
-		flags := pflag.NewFlagSet("dismiss", pflag.ContinueOnError)
+		flags := (&cobra.Command{Use: "dismiss"}).Flags()
 		why, answers := flags.String("why", "", ""), flags.StringSlice("answers", nil, "")
 		if err := flags.Parse(words[1:]); err != nil {
 			t.Errorf("%s: %v", command, err)
