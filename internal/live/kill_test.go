@@ -287,7 +287,7 @@ func judge(t *testing.T, k *runs.Keeper, p part, out string) (unknown int) {
 		known[e.Intent] = e.State()
 	}
 	for _, intent := range []string{"reply", "tag"} {
-		times := strings.Count("\n"+string(log), "\n"+p.Conversation+" "+intent+"\n")
+		times := timesDone(log, p.Conversation, intent)
 		switch state := known[intent]; {
 		case times > 1:
 			t.Errorf("killed at %d: %s was done %d times", p.KillAt, intent, times)
@@ -303,6 +303,24 @@ func judge(t *testing.T, k *runs.Keeper, p part, out string) (unknown int) {
 		t.Errorf("job %s came to %q with %d unknown effects", p.Job, out, unknown)
 	}
 	return unknown
+}
+
+// timesDone counts in the provider's log. It goes line by line: a call that was made again stands
+// right behind the first.
+func timesDone(log []byte, conversation, intent string) (n int) {
+	for line := range strings.Lines(string(log)) {
+		if line == conversation+" "+intent+"\n" {
+			n++
+		}
+	}
+	return n
+}
+
+func TestTheProvidersLogIsCountedLineByLine(t *testing.T) {
+	log := []byte("c1 reply\nc1 reply\nc11 reply\nc1 reply\nc1 tag\n")
+	if n := timesDone(log, "c1", "reply"); n != 3 {
+		t.Errorf("the reply was done %d times, want 3", n)
+	}
 }
 
 func prefixOn(t *testing.T, at string) string {

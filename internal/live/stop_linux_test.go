@@ -8,7 +8,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -157,7 +156,7 @@ func atMostOnce(t *testing.T, k *runs.Keeper, p part) {
 		known[e.Intent] = e.State()
 	}
 	for _, intent := range []string{"reply", "tag"} {
-		times := strings.Count("\n"+string(log), "\n"+p.Conversation+" "+intent+"\n")
+		times := timesDone(log, p.Conversation, intent)
 		if times > 1 || known[intent] == runs.Committed && times != 1 || known[intent] == "" && known["reply"] == runs.Committed {
 			t.Errorf("%s: %s was done %d times and is %q", p.Conversation, intent, times, known[intent])
 		}
