@@ -122,7 +122,7 @@ func (a *app) audit(doc auditDoc, shown []target, all bool) error {
 			next := []string{shell.Command("fencedrun why", []string{first.conversation})}
 			if first.effect.State() != fence.Pending { // of one that is under way there is nothing to decide yet
 				next = append(next,
-					"fencedrun resolve "+first.short+` happened --note "what you saw" --ref PROVIDERS_ID   (--value 'JSON' if its job uses the value)`,
+					"fencedrun resolve "+first.short+` happened --note "what you saw" --ref PROVIDERS_ID   # and --value 'JSON' if its job uses the value`,
 					"fencedrun resolve "+first.short+` did-not-happen --note "what you saw"`)
 			}
 			s.next(next...)

@@ -161,7 +161,7 @@ func (s *screen) open(doc openDoc, older time.Duration) {
 		next = append(next, "fencedrun status "+m.HeldBy[:min(len(m.HeldBy), shortPrinted)])
 	} else {
 		next = append(next,
-			shell.Command("fencedrun report", []string{m.Conversation, "ID"}, "--intent reply", "--answers "+shell.Item(m.ID))+"   (ID: of your answer)",
+			shell.Command("fencedrun report", []string{m.Conversation, "ID"}, "--intent reply", "--answers "+shell.Item(m.ID))+"   # ID: of your answer",
 			shell.Command("fencedrun dismiss", []string{m.Conversation, m.ID}, `--why "needs no answer"`))
 	}
 	s.next(next...)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"os/user"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -70,6 +71,9 @@ committed effect never becomes failed.`,
 			if v.Note == "" {
 				return usagef("--note is missing: say how you know, for whoever reads this later")
 			}
+			if err := replaced(v); err != nil {
+				return err
+			}
 			if cmd.Flags().Changed("value") {
 				if !v.Happened {
 					return usagef("--value means nothing with %s", verdictNot)
@@ -92,6 +96,18 @@ committed effect never becomes failed.`,
 	f.BoolVar(&v.Force, "force", false, "decide also while the call may be under way, or against what is known to have failed")
 	f.StringVar(&conversation, "conversation", "", "look for EFFECT among all effects of this conversation, settled ones too")
 	return cmd
+}
+
+// replaced refuses what stands in printed commands for a person to replace. These are pasted by tired
+// people, and a verdict may allow a second payment.
+func replaced(v runs.Resolution) error {
+	if note := strings.TrimSpace(v.Note); note == "what you saw" || note == "…" {
+		return usagef("--note %q is what stands there to be replaced: say how you know", note)
+	}
+	if v.Reference == "PROVIDERS_ID" || v.Reference == "…" {
+		return usagef("--ref %q is what stands there to be replaced: write the provider's reference, or leave --ref out", v.Reference)
+	}
+	return nil
 }
 
 func completeVerdict(p *place) func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
