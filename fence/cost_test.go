@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/fencedrun/fencedrun/fence"
+	"github.com/fencedrun/fencedrun/internal/race"
 )
 
 // past is a conversation with a history. It decides on bounded views alone and writes in
@@ -142,7 +143,7 @@ func TestAClaimCostsTheSameWhateverTheConversationHolds(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			few, many := 10, tt.many
-			if underRace {
+			if race.Enabled {
 				many = 100
 			}
 			var costs []cost

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/fencedrun/fencedrun/fence"
+	"github.com/fencedrun/fencedrun/internal/race"
 	"github.com/fencedrun/fencedrun/internal/sabotage"
 )
 
@@ -49,7 +50,7 @@ func bytesOf(seed uint64, n int) []byte {
 // oracle: one call at a time, no message answered twice, no stale delivery, no stale view.
 func TestABoundedViewDecidesAsTheFullStateWould(t *testing.T) {
 	stories := 4000
-	few := testing.Short() || underRace
+	few := testing.Short() || race.Enabled
 	if few {
 		stories = 300
 	}
@@ -103,7 +104,7 @@ func shortest(data []byte, r fence.Rules, err error) error {
 // breaks a promise of section 11 must be found by random stories, too.
 func TestStoriesNoticeWhatMatters(t *testing.T) {
 	t.Parallel()
-	if underRace || testing.Short() {
+	if race.Enabled || testing.Short() {
 		t.Skip("many stories, and nothing concurrent in them")
 	}
 	for _, name := range []sabotage.Name{

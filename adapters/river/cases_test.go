@@ -20,6 +20,7 @@ import (
 
 	"github.com/fencedrun/fencedrun/adapters/internal/adaptertest/riverharness"
 	riverruns "github.com/fencedrun/fencedrun/adapters/river"
+	"github.com/fencedrun/fencedrun/internal/race"
 	"github.com/fencedrun/fencedrun/internal/seam"
 	"github.com/fencedrun/fencedrun/ledger"
 	"github.com/fencedrun/fencedrun/ledger/memledger"
@@ -175,7 +176,7 @@ func TestF01TheQueueForgotAndTheLedgerRemembers(t *testing.T) {
 
 // The same, and the ledger was out of reach too from the moment at which the reply had gone out.
 func TestF01TheQueueForgotAndTheLedgerWasDownToo(t *testing.T) {
-	hoursUnderRace(t)
+	race.Skip(t, "plays hours of River's polling")
 	theCase(t, runs.Config{}, func(t *testing.T, b *bench, store *lost) {
 		var sent list[string]
 		var entered atomic.Int32
@@ -223,7 +224,7 @@ func TestF01TheQueueForgotAndTheLedgerWasDownToo(t *testing.T) {
 //
 // https://github.com/openclaw/openclaw/issues/29106
 func TestF07UnknownStaysUnknownOverAnyNumberOfRestarts(t *testing.T) {
-	hoursUnderRace(t)
+	race.Skip(t, "plays hours of River's polling")
 	theCase(t, runs.Config{}, func(t *testing.T, b *bench, store *lost) {
 		const deaths = 3
 		var sent list[string]
@@ -287,7 +288,7 @@ func TestF07UnknownStaysUnknownOverAnyNumberOfRestarts(t *testing.T) {
 //
 // https://github.com/NousResearch/hermes-agent/pull/3899
 func TestF08ATimeoutIsNoNoForAnyLayer(t *testing.T) {
-	hoursUnderRace(t)
+	race.Skip(t, "plays hours of River's polling")
 	unknown := map[string]error{
 		"deadline":                  context.DeadlineExceeded,
 		"deadline, wrapped":         fmt.Errorf("sdk: POST /v1/messages: %w", context.DeadlineExceeded),
@@ -344,7 +345,7 @@ func TestF08ATimeoutIsNoNoForAnyLayer(t *testing.T) {
 }
 
 func TestF08ADefiniteNoIsTriedAgainByTheQueueUpToTheLimit(t *testing.T) {
-	hoursUnderRace(t)
+	race.Skip(t, "plays hours of River's polling")
 	declared := map[string]runs.Intent[string]{
 		"429, not processed": {Name: "reply"},
 		"connection refused": {Name: "reply", Classify: func(err error) bool { return errors.Is(err, syscall.ECONNREFUSED) }},
@@ -392,7 +393,7 @@ func TestF08ADefiniteNoIsTriedAgainByTheQueueUpToTheLimit(t *testing.T) {
 //
 // https://github.com/medusajs/medusa/issues/16681
 func TestF09TheProvidersKeyIsTheEffectsOwn(t *testing.T) {
-	hoursUnderRace(t)
+	race.Skip(t, "plays hours of River's polling")
 	var keysOf []map[string][]string
 	for name, open := range map[string]func(t *testing.T) ledger.Store{
 		"memory": func(*testing.T) ledger.Store { return memledger.New() },

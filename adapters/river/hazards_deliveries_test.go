@@ -17,6 +17,7 @@ import (
 	"github.com/riverqueue/river/rivertype"
 
 	"github.com/fencedrun/fencedrun/adapters/internal/adaptertest/riverharness"
+	"github.com/fencedrun/fencedrun/internal/race"
 	"github.com/fencedrun/fencedrun/internal/services/private"
 )
 
@@ -299,7 +300,7 @@ func TestHazardStopDoesNotWaitForADeliveryThatWasForgotten(t *testing.T) {
 }
 
 func TestHazardAttemptedByStopsAtAHundred(t *testing.T) {
-	hoursUnderRace(t)
+	race.Skip(t, "plays hours of River's polling")
 	hazard(t, func(t *testing.T, b *riverharness.Bench) {
 		var seen list[int]
 		b.Start(&river.Config{FetchPollInterval: 100 * time.Millisecond, FetchCooldown: 100 * time.Millisecond}, func(_ context.Context, job *river.Job[riverharness.Args]) error {

@@ -12,6 +12,7 @@ import (
 	"github.com/riverqueue/river/rivertype"
 
 	"github.com/fencedrun/fencedrun/adapters/internal/adaptertest/riverharness"
+	"github.com/fencedrun/fencedrun/internal/race"
 )
 
 // River's rescuer, without our library. It never tells the worker whose job it takes.
@@ -41,7 +42,7 @@ func leader(t *testing.T, b *riverharness.Bench) {
 
 // honestly waits for the rescuer with nothing moved back and all of River's defaults.
 func TestHazardRescuerTakesAJobAfterAnHour(t *testing.T) {
-	hoursUnderRace(t)
+	race.Skip(t, "plays hours of River's polling")
 	hazard(t, func(t *testing.T, b *riverharness.Bench) {
 		hold := make(gate)
 		var attempts list[int]
@@ -95,7 +96,7 @@ var rescues = map[string]struct {
 }
 
 func TestHazardRescueMayEndALiveJob(t *testing.T) {
-	hoursUnderRace(t)
+	race.Skip(t, "plays hours of River's polling")
 	for name, c := range rescues {
 		t.Run(name, func(t *testing.T) {
 			hazard(t, func(t *testing.T, b *riverharness.Bench) {

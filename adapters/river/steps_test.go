@@ -13,6 +13,7 @@ import (
 
 	"github.com/fencedrun/fencedrun/adapters/internal/adaptertest/riverharness"
 	riverruns "github.com/fencedrun/fencedrun/adapters/river"
+	"github.com/fencedrun/fencedrun/internal/race"
 )
 
 // twoSteps makes two steps, of which the second fails once. It returns nil as River's documentation says
@@ -66,7 +67,7 @@ func TestHazardANilBeforeTheResumedStepIsMadeAnError(t *testing.T) {
 
 // The run must not have ended with the nil of a worker whose step has failed.
 func TestAJobWhoseResumableStepFailedIsResumed(t *testing.T) {
-	hoursUnderRace(t)
+	race.Skip(t, "plays hours of River's polling")
 	for name, c := range map[string]struct {
 		fail   error
 		errors int // of the job, in the end

@@ -13,6 +13,7 @@ import (
 
 	"github.com/fencedrun/fencedrun/adapters/internal/adaptertest/riverharness"
 	riverruns "github.com/fencedrun/fencedrun/adapters/river"
+	"github.com/fencedrun/fencedrun/internal/race"
 	"github.com/fencedrun/fencedrun/runs"
 )
 
@@ -51,7 +52,7 @@ func TestAFailedAttemptIsResumed(t *testing.T) {
 // The rescuer ends the job of a live worker, and somebody retries it. The worker has done its work in
 // the meantime, and is the only one that did.
 func TestAJobThatRiverEndedUnderALiveWorkerIsDoneOnce(t *testing.T) {
-	hoursUnderRace(t)
+	race.Skip(t, "plays hours of River's polling")
 	for name, c := range rescues {
 		t.Run(name, func(t *testing.T) {
 			fenced(t, riverruns.Config{}, func(t *testing.T, b *bench) {

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/fencedrun/fencedrun/chaos/internal/sim"
+	"github.com/fencedrun/fencedrun/internal/race"
 )
 
 // called is what a command printed.
@@ -80,7 +81,7 @@ func TestASelftestFailsWhenSomethingIsMissed(t *testing.T) {
 
 func TestTheMatrixSaysWhoNotices(t *testing.T) {
 	chaos("-matrix").want(t, 2, "", "-matrix means nothing without -selftest")
-	if testing.Short() || race {
+	if testing.Short() || race.Enabled {
 		t.Skip("plays some ten thousand worlds")
 	}
 	c := chaos("-selftest", "-matrix", "-seeds", "400")

@@ -14,13 +14,14 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"github.com/fencedrun/fencedrun/internal/race"
 	"github.com/fencedrun/fencedrun/internal/services/private"
 )
 
 // Every operators' command, as a process, on every kind of ledger: see testdata/ledger. Each
 // script has a ledger of its own, which FENCEDRUN_LEDGER leads to.
 func TestOperatorScripts(t *testing.T) {
-	notUnderRace(t)
+	race.Skip(t, "hundreds of processes")
 	for _, l := range []struct {
 		name string
 		make func(t *testing.T) func(*testscript.Env) error
@@ -32,13 +33,13 @@ func TestOperatorScripts(t *testing.T) {
 				env.Setenv("LEDGER", l.name)
 				return setup(env)
 			}
-			race := p.Condition
+			common := p.Condition
 			p.Condition = func(cond string) (bool, error) {
 				switch cond {
 				case "sqlite", "postgres", "redis":
 					return cond == l.name, nil
 				}
-				return race(cond)
+				return common(cond)
 			}
 			testscript.Run(t, p)
 		})

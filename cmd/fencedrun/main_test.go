@@ -12,6 +12,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/fencedrun/fencedrun/internal/race"
 )
 
 func TestMain(m *testing.M) {
@@ -32,7 +34,7 @@ func params(dir string) testscript.Params {
 		},
 		Condition: func(cond string) (bool, error) {
 			if cond == "race" {
-				return race, nil
+				return race.Enabled, nil
 			}
 			return false, fmt.Errorf("no condition is called %q", cond)
 		},
@@ -160,14 +162,5 @@ func TestRunSaysWhichCommandsThereAre(t *testing.T) {
 		if !strings.Contains(out, "  audit ") || !strings.Contains(out, "  chaos ") {
 			t.Errorf("%q: %s", c.args, out)
 		}
-	}
-}
-
-// notUnderRace skips tests of hundreds of processes: each is one command, built with the race detector
-// several times as slow, and make test plays them again without.
-func notUnderRace(t *testing.T) {
-	t.Helper()
-	if race {
-		t.Skip("hundreds of processes: make test plays them without the race detector")
 	}
 }

@@ -10,13 +10,15 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/fencedrun/fencedrun/internal/race"
 )
 
 // TestTheOnCallGuideShowsWhatTheCommandsPrint runs the commands of docs/guides/on-call.md, one after the
 // other on one ledger, and compares what they print with the page. What happens between them is in
 // comments of the page: <!-- fill STORY CONVERSATION -->. Times are masked: the page has a night's.
 func TestTheOnCallGuideShowsWhatTheCommandsPrint(t *testing.T) {
-	notUnderRace(t)
+	race.Skip(t, "hundreds of processes")
 	page, err := os.ReadFile("../../docs/guides/on-call.md")
 	if err != nil {
 		t.Fatal(err)

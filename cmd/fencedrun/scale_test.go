@@ -21,6 +21,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	_ "modernc.org/sqlite"
 
+	"github.com/fencedrun/fencedrun/internal/race"
 	"github.com/fencedrun/fencedrun/internal/services/private"
 )
 
@@ -49,7 +50,7 @@ type scaled interface {
 // TestAuditAndPurgeOfAFullLedger: what is open is found by an index among any number of finished
 // conversations, and a purge leaves nothing of these. FENCEDRUN_LONG=1 makes it 200,000.
 func TestAuditAndPurgeOfAFullLedger(t *testing.T) {
-	notUnderRace(t)
+	race.Skip(t, "hundreds of processes")
 	n := scaleShort
 	if os.Getenv("FENCEDRUN_LONG") != "" {
 		n = scaleLong

@@ -205,15 +205,21 @@ func (k killing) Apply(ctx context.Context, conv string, w ledger.Write) (ledger
 	return k.Store.Apply(ctx, conv, w)
 }
 
-// spawn runs a process that plays p; killed says that it killed itself.
-func spawn(t *testing.T, p part) (out string, killed bool) {
-	t.Helper()
+// process is the command that plays p.
+func (p *part) process(t *testing.T) *exec.Cmd {
 	text, err := json.Marshal(p)
 	if err != nil {
-		t.Fatal(err)
+		panic(err) // there is nothing in it that cannot be written
 	}
 	cmd := exec.CommandContext(t.Context(), os.Args[0])
 	cmd.Env = append(os.Environ(), partVariable+"="+string(text))
+	return cmd
+}
+
+// spawn runs a process that plays p; killed says that it killed itself.
+func spawn(t *testing.T, p part) (out string, killed bool) {
+	t.Helper()
+	cmd := p.process(t)
 	var complaint strings.Builder
 	cmd.Stderr = &complaint
 	printed, err := cmd.Output()

@@ -3,7 +3,6 @@ package live
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -217,12 +216,7 @@ type running struct {
 
 func startWorker(t *testing.T, p part) *running {
 	t.Helper()
-	text, err := json.Marshal(p)
-	if err != nil {
-		t.Fatal(err)
-	}
-	r := &running{cmd: exec.CommandContext(t.Context(), os.Args[0])}
-	r.cmd.Env = append(os.Environ(), partVariable+"="+string(text))
+	r := &running{cmd: p.process(t)}
 	r.cmd.Stdout, r.cmd.Stderr = &r.out, &r.errs
 	if err := r.cmd.Start(); err != nil {
 		t.Fatal(err)

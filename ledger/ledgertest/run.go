@@ -3,6 +3,7 @@ package ledgertest
 import (
 	"testing"
 
+	"github.com/fencedrun/fencedrun/internal/race"
 	"github.com/fencedrun/fencedrun/ledger"
 )
 
@@ -35,7 +36,7 @@ func RunShared(t *testing.T, open func(t *testing.T) ledger.Store, again func(t 
 	group("ledger", ledgerTests)
 }
 
-func brief() bool { return raceDetector || testing.Short() }
+func brief() bool { return race.Enabled || testing.Short() }
 
 // test is one promise of the contract.
 type test struct {

@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/fencedrun/fencedrun/fence"
+	"github.com/fencedrun/fencedrun/internal/race"
 	"github.com/fencedrun/fencedrun/internal/seam"
 	"github.com/fencedrun/fencedrun/ledger"
 	"github.com/fencedrun/fencedrun/ledger/ledgertest"
@@ -208,7 +209,7 @@ func TestAnEntryThatWasReadIsNotTakenBack(t *testing.T) {
 // The order of steps is the same whatever the client is, so that a server in this process shows it.
 func TestMemoryAndShardedRedisHoldTheSameAfterEveryStep(t *testing.T) {
 	steps := 150
-	if raceDetector || testing.Short() {
+	if race.Enabled || testing.Short() {
 		steps = 60
 	}
 	client := mini(t)

@@ -6,6 +6,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/fencedrun/fencedrun/internal/race"
 	"github.com/fencedrun/fencedrun/internal/seam"
 	"github.com/fencedrun/fencedrun/ledger"
 	"github.com/fencedrun/fencedrun/ledger/ledgertest"
@@ -29,8 +30,8 @@ var kinds = []kind{
 // what it says of the library, the server says too.
 func (k *kind) notUnderRace(t *testing.T) {
 	t.Helper()
-	if raceDetector && k.name == "miniredis" {
-		t.Skip("miniredis is slow under the race detector: make test plays it without")
+	if k.name == "miniredis" {
+		race.Skip(t, "asks miniredis much")
 	}
 }
 
@@ -52,7 +53,7 @@ func TestContract(t *testing.T) {
 
 func TestMemoryAndRedisHoldTheSameAfterEveryStep(t *testing.T) {
 	seeds := 4
-	if raceDetector || testing.Short() {
+	if race.Enabled || testing.Short() {
 		seeds = 2
 	}
 	for _, kind := range kinds {

@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/fencedrun/fencedrun/internal/race"
 	"github.com/fencedrun/fencedrun/internal/seam"
 	"github.com/fencedrun/fencedrun/ledger"
 	"github.com/fencedrun/fencedrun/ledger/ledgertest"
@@ -14,7 +15,7 @@ import (
 
 func TestMemoryAndSQLiteHoldTheSameAfterEveryStep(t *testing.T) {
 	seeds := 8
-	if raceDetector || testing.Short() {
+	if race.Enabled || testing.Short() {
 		seeds = 2
 	}
 	for seed := range seeds {

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/fencedrun/fencedrun/internal/race"
 	"github.com/fencedrun/fencedrun/internal/sabotage"
 	"github.com/fencedrun/fencedrun/runs"
 )
@@ -22,7 +23,7 @@ var rareWorlds = []Config{
 // A campaign of a few thousand worlds sees every fault at every kind of yield, every outcome,
 // refusal, verdict and event, and every edge of docs/states.md.
 func TestACampaignHasNoGap(t *testing.T) {
-	if underRace || testing.Short() {
+	if race.Enabled || testing.Short() {
 		t.Skip("takes some thousand worlds")
 	}
 	e := &Engine{}

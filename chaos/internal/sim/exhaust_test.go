@@ -11,6 +11,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/fencedrun/fencedrun/internal/race"
 	"github.com/fencedrun/fencedrun/internal/sabotage"
 )
 
@@ -18,7 +19,7 @@ import (
 // changed. Scopes of more worlds than can be waited for here are left to FENCEDRUN_EXHAUST=1;
 // FENCEDRUN_EXHAUST=2 writes the golden file.
 func TestExhaustiveScopes(t *testing.T) {
-	notUnderRace(t)
+	race.Skip(t, "thousands of worlds, in which one goroutine runs at a time")
 	const golden = "testdata/exhaustive.golden"
 	const patience = 6000 // worlds
 	mode := env("FENCEDRUN_EXHAUST", 0)
@@ -160,7 +161,7 @@ func TestCoarseStepsMissNoEnd(t *testing.T) {
 
 // A state that says too little would be explored on one way and given up on another.
 func TestTheOrderOfASearchMakesNoDifference(t *testing.T) {
-	notUnderRace(t)
+	race.Skip(t, "thousands of worlds, in which one goroutine runs at a time")
 	twice := tiny("own-answers", "none", 1, 1, smallFaults)
 	twice.Twice = true
 	first := tiny("own-answers", "none", 2, -1, smallFaults)
@@ -190,7 +191,7 @@ func TestTheOrderOfASearchMakesNoDifference(t *testing.T) {
 // it. So every step of every way is compared: from equal states, equal events lead to equal
 // states.
 func TestEqualStatesHaveEqualFutures(t *testing.T) {
-	notUnderRace(t)
+	race.Skip(t, "thousands of worlds, in which one goroutine runs at a time")
 	twice := tiny("all", "none", 1, -1, smallFaults)
 	twice.Twice = true
 	for name, cfg := range map[string]Config{

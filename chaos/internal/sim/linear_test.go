@@ -354,19 +354,19 @@ func TestAHistoryThatIsNotLinearizableIsFound(t *testing.T) {
 // The same with real goroutines, on a clock that they move.
 func TestTheLedgersHistoriesAreLinearizableUnderRealConcurrency(t *testing.T) {
 	for round := range uint64(20) {
-		if h := race(t, round, same); len(h.check()) > 0 {
+		if h := racing(t, round, same); len(h.check()) > 0 {
 			t.Fatalf("round %d: not linearizable: %v\n%s", round, h.check(), h)
 		}
 	}
 	for round := range uint64(200) {
-		if h := race(t, round, func(s ledger.Store) ledger.Store { return forgetful{s} }); len(h.check()) > 0 {
+		if h := racing(t, round, func(s ledger.Store) ledger.Store { return forgetful{s} }); len(h.check()) > 0 {
 			return
 		}
 	}
 	t.Error("a store that does not compare goes unnoticed")
 }
 
-func race(t *testing.T, round uint64, store func(ledger.Store) ledger.Store) *history {
+func racing(t *testing.T, round uint64, store func(ledger.Store) ledger.Store) *history {
 	var clock atomic.Int64
 	clock.Store(epoch.UnixMilli())
 	s := *seam.Real()

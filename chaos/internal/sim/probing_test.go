@@ -3,13 +3,14 @@ package sim
 import (
 	"testing"
 
+	"github.com/fencedrun/fencedrun/internal/race"
 	"github.com/fencedrun/fencedrun/internal/sabotage"
 )
 
 // A provider that can be asked settles what would otherwise wait for a person, and nothing is
 // done twice; also not by one that is asked too early, whose "not found" is no answer.
 func TestProvidersThatCanBeAsked(t *testing.T) {
-	notUnderRace(t)
+	race.Skip(t, "thousands of worlds, in which one goroutine runs at a time")
 	parked := map[string]int{}
 	unknown := map[string]int{}
 	for _, provider := range []string{"naive", lasting, early} {
@@ -32,7 +33,7 @@ func TestProvidersThatCanBeAsked(t *testing.T) {
 
 // Each rule about probes is missed when it is off.
 func TestProbesAreMissedWithoutTheirRules(t *testing.T) {
-	notUnderRace(t)
+	race.Skip(t, "thousands of worlds, in which one goroutine runs at a time")
 	e := &Engine{}
 	defer e.Close()
 	for _, name := range []sabotage.Name{

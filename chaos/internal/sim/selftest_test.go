@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/fencedrun/fencedrun/internal/race"
 	"github.com/fencedrun/fencedrun/internal/sabotage"
 )
 
@@ -18,7 +19,7 @@ func regenerate() int { return env("FENCEDRUN_SELFTEST", 0) }
 
 // sample is how many of n worlds a test plays.
 func sample(n uint64) uint64 {
-	if underRace || testing.Short() {
+	if race.Enabled || testing.Short() {
 		return max(n/6, 1)
 	}
 	return n
@@ -89,7 +90,7 @@ func TestEveryDriverStillNoticesWhatItNoticed(t *testing.T) {
 	for _, name := range s.Survivors() {
 		t.Errorf("%s (%s): nothing is known to notice that %s", name, name.Rule(), name.Does())
 	}
-	if (testing.Short() || underRace) && regenerate() == 0 {
+	if (testing.Short() || race.Enabled) && regenerate() == 0 {
 		s.Cells = slices.DeleteFunc(s.Cells, func(c Cell) bool { return c.Seed%10 != 1 || len(c.What) > 5 })
 	} else {
 		golden(t, "selftest.txt", table(t, s))

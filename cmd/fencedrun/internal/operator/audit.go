@@ -119,11 +119,11 @@ func (a *app) audit(doc auditDoc, shown []target, all bool) error {
 		}
 		if len(shown) > 0 {
 			first := shown[0]
-			next := []string{shell.Command("fencedrun why", []string{first.conversation})}
+			next := []string{whyCommand(first.conversation)}
 			if first.effect.State() != fence.Pending { // of one that is under way there is nothing to decide yet
 				next = append(next,
-					"fencedrun resolve "+first.short+` happened --note "what you saw" --ref PROVIDERS_ID   # and --value 'JSON' if its job uses the value`,
-					"fencedrun resolve "+first.short+` did-not-happen --note "what you saw"`)
+					happenedCommand(first.short)+"   # and --value 'JSON' if its job uses the value",
+					notCommand(first.short))
 			}
 			s.next(next...)
 		}

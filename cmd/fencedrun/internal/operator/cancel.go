@@ -78,7 +78,7 @@ func (a *app) cancel(ctx context.Context, k *runs.Keeper, run runs.RunKey, o run
 		default:
 			s.printf("Cancelled: the run %s on %s.\n", runName(run), shell.Word(doc.Conversation))
 		}
-		s.next(shell.Command("fencedrun why", []string{doc.Conversation}))
+		s.next(whyCommand(doc.Conversation))
 	})
 	if err == nil && !doc.Cancelled {
 		err = errFound

@@ -68,7 +68,7 @@ func (a *app) dismiss(ctx context.Context, k *runs.Keeper, conversation string, 
 	}
 	if len(doc.Unknown) > 0 && !force {
 		return refusef("no job has named %s on conversation %s: nothing is dismissed\n%s lists its messages; --force dismisses in advance",
-			line(strings.Join(doc.Unknown, ", ")), shell.Word(conversation), shell.Command("fencedrun history", []string{conversation}))
+			line(strings.Join(doc.Unknown, ", ")), shell.Word(conversation), historyCommand(conversation))
 	}
 	dismissed, err := k.Dismiss(ctx, conversation, ids, why)
 	if err != nil {

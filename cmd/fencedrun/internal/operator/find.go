@@ -53,7 +53,7 @@ func find(ctx context.Context, k *runs.Keeper, text, conversation string) (targe
 		}
 		return target{}, refusef("%s", b.String())
 	case conversation != "":
-		return target{}, refusef("no effect of conversation %s begins with %s\n%s lists them", shell.Word(conversation), head(prefix, 60), shell.Command("fencedrun history", []string{conversation}))
+		return target{}, refusef("no effect of conversation %s begins with %s\n%s lists them", shell.Word(conversation), head(prefix, 60), historyCommand(conversation))
 	}
 	return target{}, refusef("no unresolved effect begins with %s\nIf it was settled meanwhile, say where: --conversation CONVERSATION. "+
 		"fencedrun audit --all lists what is unresolved", head(prefix, 60))

@@ -84,7 +84,7 @@ The columns RUN are what "fencedrun cancel" takes.`,
 				doc := runsDoc{Conversation: whole.Conversation, LedgerTime: whole.LedgerTime, Runs: whole.Runs}
 				return a.show(doc, func(s *screen) {
 					s.runs(h)
-					s.next(shell.Command("fencedrun why", []string{args[0]}))
+					s.next(whyCommand(args[0]))
 				})
 			})
 		},
@@ -139,7 +139,7 @@ func (s *screen) history(conversation string, h runs.History, effects []target) 
 	s.messages(h, effects)
 	s.printf("\n")
 	s.reports(h)
-	next := []string{shell.Command("fencedrun why", []string{conversation})}
+	next := []string{whyCommand(conversation)}
 	for _, t := range effects {
 		if unresolved(t.effect) {
 			next = append(next, "fencedrun status "+t.short)

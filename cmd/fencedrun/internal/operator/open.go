@@ -156,7 +156,7 @@ func (s *screen) open(doc openDoc, older time.Duration) {
 		s.printf("\nThere may be more: fencedrun open --limit 0\n")
 	}
 	m := doc.Open[0]
-	next := []string{shell.Command("fencedrun why", []string{m.Conversation})}
+	next := []string{whyCommand(m.Conversation)}
 	if m.HeldBy != "" {
 		next = append(next, "fencedrun status "+m.HeldBy[:min(len(m.HeldBy), shortPrinted)])
 	} else {

@@ -87,6 +87,6 @@ func (a *app) report(ctx context.Context, k *runs.Keeper, conversation string, w
 		if doc.NewConversation {
 			s.printf("The ledger had never heard of %s: is it spelt as the service spells it?\n", shell.Word(conversation))
 		}
-		s.next(shell.Command("fencedrun why", []string{conversation}))
+		s.next(whyCommand(conversation))
 	})
 }

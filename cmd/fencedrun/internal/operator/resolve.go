@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/fencedrun/fencedrun/cmd/fencedrun/internal/shell"
+	"github.com/fencedrun/fencedrun/cmd/fencedrun/internal/story"
 	"github.com/fencedrun/fencedrun/fence"
 	"github.com/fencedrun/fencedrun/runs"
 )
@@ -98,13 +99,27 @@ committed effect never becomes failed.`,
 	return cmd
 }
 
-// replaced refuses what stands in printed commands for a person to replace. These are pasted by tired
-// people, and a verdict may allow a second payment.
+// What stands in printed commands for a person to replace; stories have story.ToReplace.
+const (
+	noteToWrite = "what you saw"
+	refToWrite  = "PROVIDERS_ID"
+)
+
+func happenedCommand(effect string) string {
+	return "fencedrun resolve " + effect + " " + verdictHappened + ` --note "` + noteToWrite + `" --ref ` + refToWrite
+}
+
+func notCommand(effect string) string {
+	return "fencedrun resolve " + effect + " " + verdictNot + ` --note "` + noteToWrite + `"`
+}
+
+// replaced refuses what should have been replaced. Printed commands are pasted by tired people, and a
+// verdict may allow a second payment.
 func replaced(v runs.Resolution) error {
-	if note := strings.TrimSpace(v.Note); note == "what you saw" || note == "…" {
+	if note := strings.TrimSpace(v.Note); note == noteToWrite || note == story.ToReplace {
 		return usagef("--note %q is what stands there to be replaced: say how you know", note)
 	}
-	if v.Reference == "PROVIDERS_ID" || v.Reference == "…" {
+	if v.Reference == refToWrite || v.Reference == story.ToReplace {
 		return usagef("--ref %q is what stands there to be replaced: write the provider's reference, or leave --ref out", v.Reference)
 	}
 	return nil
@@ -229,5 +244,5 @@ func afterVerdict(h runs.History, e *fence.Effect) []string {
 			next = append(next, "run the job "+r.Key.ID+" of "+r.Key.Queue+" again in its queue, unless it comes back by itself")
 		}
 	}
-	return append(next, shell.Command("fencedrun why", []string{h.Head.Conversation}), "fencedrun audit")
+	return append(next, whyCommand(h.Head.Conversation), "fencedrun audit")
 }

@@ -11,6 +11,8 @@ import (
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/fencedrun/fencedrun/cmd/fencedrun/internal/shell"
 )
 
 // width is the longest line that is printed for people, where ids allow it.
@@ -181,6 +183,15 @@ func quoted(text string, n int) string {
 		return ""
 	}
 	return `"` + head(text, n) + `"`
+}
+
+// What is printed to be typed next.
+func whyCommand(conversation string) string {
+	return shell.Command("fencedrun why", []string{conversation})
+}
+
+func historyCommand(conversation string) string {
+	return shell.Command("fencedrun history", []string{conversation})
 }
 
 // plural writes a number with its noun.

@@ -65,12 +65,11 @@ func (s *screen) status(t target) {
 		s.call(&e.Calls[i], t.now)
 	}
 	if unresolved(e) {
-		s.next(shell.Command("fencedrun why", []string{t.conversation}),
-			"fencedrun resolve "+t.short+` happened --note "what you saw" --ref PROVIDERS_ID`,
-			"fencedrun resolve "+t.short+` did-not-happen --note "what you saw"`)
+		s.next(whyCommand(t.conversation),
+			happenedCommand(t.short), notCommand(t.short))
 		return
 	}
-	s.next(shell.Command("fencedrun why", []string{t.conversation}))
+	s.next(whyCommand(t.conversation))
 }
 
 func (s *screen) call(c *fence.Call, now fence.Millis) {

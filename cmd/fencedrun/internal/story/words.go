@@ -139,8 +139,10 @@ func (t *teller) command(verb string, names []string, flags ...string) string {
 	return shell.Command(t.o.Command+" "+verb, names, flags...)
 }
 
-// placeholder is what a person replaces.
-const placeholder = `"…"`
+// ToReplace stands in commands for what a person must write.
+const ToReplace = "…"
+
+const placeholder = `"` + ToReplace + `"`
 
 // short is the beginning of an effect's id, which the commands take for the whole: 60 bits.
 func short(id string) string {

@@ -1,9 +1,0 @@
-//go:build !race
-
-package sim
-
-import "testing"
-
-const underRace = false
-
-func notUnderRace(*testing.T) {}

@@ -1,5 +1,0 @@
-//go:build !race
-
-package ledgertest
-
-const raceDetector = false

@@ -1,6 +1,0 @@
-//go:build race
-
-package ledgertest
-
-// The race detector makes a database that is compiled into the program ten times slower.
-const raceDetector = true

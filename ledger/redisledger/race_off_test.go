@@ -1,5 +1,0 @@
-//go:build !race
-
-package redisledger_test
-
-const raceDetector = false

@@ -1,5 +1,0 @@
-//go:build !race
-
-package sqliteledger_test
-
-const raceDetector = false
